@@ -1,0 +1,52 @@
+/* Attention: decodes stream the KV cache (HBM), prefills multiply (SM). */
+#include "internal.h"
+
+int64_t pk_prefill_pairs4(int64_t scheduled, int64_t computed, int64_t window) {
+    if (window <= 0) return 4 * scheduled * computed + 2 * scheduled * scheduled;
+    /* The first `inside` queries see everything before them and half of themselves; the others see a full window. */
+    int64_t room = window - computed;
+    int64_t inside = room <= 0 ? 0 : pk__min(room, scheduled);
+    return 4 * inside * (computed + 1) + 2 * inside * (inside - 1) - 2 * inside + 4 * (scheduled - inside) * window;
+}
+
+static double entries_read(const pk__attention *attention, const pk__sums *sums) {
+    int64_t entries =
+        attention->window_slot < 0 ? sums->decode_context : sums->window_context[attention->window_slot];
+    return (double)entries;
+}
+
+static double prefill_flops(const pk__attention *attention, const pk__sums *sums) {
+    double pairs4 = attention->window_slot < 0 ? 2.0 * (double)sums->prefill_pairs2
+                                               : (double)sums->window_pairs4[attention->window_slot];
+    return pairs4 * attention->flops_per_pair4;
+}
+
+double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step) {
+    if (step->sums->prefill_requests == 0 || attention->prefill.law != PK_PREFILL_DENSE) return 0;
+    return prefill_flops(attention, step->sums);
+}
+
+/* A kernel that takes prefills and decodes in one launch pays the larger of the two floors, not both. */
+static void merge_floors(const pk__attention *attention, pk__charge *charge) {
+    if (attention->decode_floor_s < attention->prefill_floor_s)
+        charge->hbm -= attention->decode_floor_s;
+    else
+        charge->sm -= attention->prefill_floor_s;
+}
+
+pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *step) {
+    const pk__sums *sums = step->sums;
+    bool decodes = sums->decode_requests > 0;
+    bool prefills = sums->prefill_requests > 0;
+    bool has_rate = attention->decode.law == PK_DECODE_FLOOR_RATE;
+    bool has_scale = attention->prefill.law == PK_PREFILL_FLOOR_RAMP;
+    pk__charge charge = {0};
+    if (decodes)
+        charge.hbm = attention->decode_floor_s + entries_read(attention, sums) * attention->decode_seconds_per_entry;
+    if (prefills && has_scale) {
+        double rate = step->attention_flop_rate * attention->prefill.work_scale;
+        charge.sm = attention->prefill_floor_s + pk__flop_seconds(prefill_flops(attention, sums), rate) * step->derate;
+    }
+    if (decodes && prefills && attention->one_mixed_launch && has_rate && has_scale) merge_floors(attention, &charge);
+    return charge;
+}

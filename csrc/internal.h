@@ -1,0 +1,165 @@
+/*
+ * What the sources of the core share: the frozen kernel, the sums of a batch, and the internal half of the laws.
+ * Nothing here is visible outside the library.
+ */
+#ifndef PK_INTERNAL_H
+#define PK_INTERNAL_H
+
+#include "pykernel.h"
+
+#include <stdbool.h>
+
+#if defined(__FAST_MATH__)
+#error "the core must not be built with fast-math: results would depend on the compiler"
+#endif
+
+/* ---- errors -------------------------------------------------------------------------------------------------- */
+
+/* Fills *error (if any) and returns the status, so that a check reads `return pk__fail(...)`. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+pk_status pk__fail(pk_error *error, pk_status status, const char *field, const char *format, ...);
+
+/* PK_OK when a caller's struct can be used. `size` is the library's own. */
+pk_status pk__check_struct(uint32_t struct_size, uint32_t flags, size_t size, const char *name, pk_error *error);
+
+/* ---- integers ------------------------------------------------------------------------------------------------ */
+
+/* a + b and a * b for non-negative operands, held at INT64_MAX. */
+int64_t pk__add(int64_t a, int64_t b);
+int64_t pk__multiply(int64_t a, int64_t b);
+
+static inline int64_t pk__min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static inline double pk__seconds(int64_t ns) { return (double)ns / 1e9; }
+
+/* ---- the frozen kernel --------------------------------------------------------------------------------------- */
+
+/* A collective with its law, span and link worked in. */
+typedef struct pk__collective {
+    pk_collective_law law;
+    double bytes_per_token; /* span factor included */
+    double launches;
+    int32_t resource;
+    int32_t reserved;
+} pk__collective;
+
+typedef struct pk__attention {
+    pk_decode_law decode;
+    pk_prefill_law prefill;
+    double decode_floor_s;
+    double decode_seconds_per_entry; /* of one cached token read */
+    double prefill_floor_s;
+    double flops_per_pair4;          /* prefill FLOP of this rank for pairs4 = 1 */
+    int32_t window_slot;             /* into pk_kernel.windows; -1 = no window */
+    int32_t one_mixed_launch;
+} pk__attention;
+
+typedef struct pk__experts {
+    double flops_per_token; /* of the fullest rank, for one token before the funnel */
+    double bytes_per_expert;
+    int32_t experts;
+    int32_t local;
+    int32_t top_k;
+    int32_t funnel;
+} pk__experts;
+
+typedef struct pk__layer {
+    double count;
+    double flops_per_token; /* of this rank */
+    double weight_bytes;
+    double elementwise_bytes_per_token;
+    uint32_t attention_first, attention_count;
+    uint32_t experts_first, experts_count;
+    uint32_t collective_first, collective_count;
+} pk__layer;
+
+typedef struct pk__head {
+    double flops_per_row;
+    double read_seconds;
+    pk__collective gather; /* launches 0 = none */
+    uint32_t rows;
+    uint32_t present;
+} pk__head;
+
+/* One block: this struct, then the arrays at their offsets. */
+struct pk_kernel {
+    uint64_t size;
+    int32_t sm_count;
+    int32_t window_count;
+    double peak_flops;
+    double hbm_bytes_per_second;
+    pk_gemm_law gemm;
+    pk_host host;
+    int64_t graph_ns[3]; /* launch term by pk_graph_mode */
+    int64_t dispatch_ns; /* of the kernels, in every mode */
+    int64_t windows[PK_MAX_WINDOWS];
+    pk__head head;
+    uint32_t layer_count;
+    uint32_t layers_at, attentions_at, experts_at, collectives_at;
+    uint32_t reserved;
+};
+
+static inline const void *pk__at(const pk_kernel *kernel, uint32_t offset) {
+    return (const unsigned char *)kernel + offset;
+}
+static inline const pk__layer *pk__layers(const pk_kernel *kernel) { return pk__at(kernel, kernel->layers_at); }
+static inline const pk__attention *pk__attentions(const pk_kernel *kernel) {
+    return pk__at(kernel, kernel->attentions_at);
+}
+static inline const pk__experts *pk__expert_sets(const pk_kernel *kernel) { return pk__at(kernel, kernel->experts_at); }
+static inline const pk__collective *pk__collectives(const pk_kernel *kernel) {
+    return pk__at(kernel, kernel->collectives_at);
+}
+
+/* PK_OK when every field of the spec is within its range. */
+pk_status pk__check_spec(const pk_spec *spec, pk_error *error);
+
+/* ---- the sums of a batch ------------------------------------------------------------------------------------- */
+
+/* Integer sums over the requests of a step: order plays no part, nothing rounds, nothing overflows (the limits of
+ * pk_batch see to that). */
+typedef struct pk__sums {
+    int64_t tokens;           /* scheduled, of all requests */
+    int64_t padded_tokens;    /* with the pad tokens */
+    int64_t sampled_rows;
+    int64_t decode_requests;
+    int64_t decode_context;   /* tokens the decodes attend */
+    int64_t prefill_requests;
+    int64_t prefill_pairs2;   /* 2 * scheduled * computed + scheduled^2, of the prefills */
+    bool uniform_decode;      /* takes the uniform column of the graph modes; an empty list does */
+    int64_t window_context[PK_MAX_WINDOWS]; /* decode_context, each request cut to the window */
+    int64_t window_pairs4[PK_MAX_WINDOWS];
+} pk__sums;
+
+pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums, pk_error *error);
+
+/* ---- a step -------------------------------------------------------------------------------------------------- */
+
+/* What every law of a step reads. */
+typedef struct pk__step {
+    const pk_kernel *kernel;
+    const pk__sums *sums;
+    double tokens;    /* rows of the forward pass, pad rows included */
+    double flop_rate; /* FLOP/s at that many rows; 0 for none */
+    double attention_flop_rate; /* the same without the pad rows */
+    double derate;    /* all SMs over those left, >= 1 */
+} pk__step;
+
+/* Seconds by resource. */
+typedef struct pk__charge {
+    double sm, hbm, nvlink, nic;
+} pk__charge;
+
+/* Seconds of `flops` at `rate`; 0 for no work, whatever the rate. */
+static inline double pk__flop_seconds(double flops, double rate) { return flops > 0 ? flops / rate : 0; }
+
+double pk__sm_derate(const pk_kernel *kernel, int64_t sm_budget);
+double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step);
+pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *step);
+pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step);
+void pk__add_collective(const pk__collective *collective, double units, pk__charge *charge);
+int64_t pk__graph_ns(const pk_kernel *kernel, const pk__sums *sums);
+
+#endif /* PK_INTERNAL_H */

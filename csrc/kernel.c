@@ -1,0 +1,163 @@
+/* Builds the frozen kernel: everything of a price that the batch cannot change is worked out here, once. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct layout {
+    size_t layers, attentions, experts, collectives, total;
+} layout;
+
+static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
+
+static layout lay_out(const pk_spec *spec) {
+    layout at;
+    at.layers = aligned(sizeof(pk_kernel));
+    at.attentions = aligned(at.layers + spec->layer_count * sizeof(pk__layer));
+    at.experts = aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
+    at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
+    at.total = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
+    return at;
+}
+
+/* Layers with the same window share one scan of the batch. */
+static pk_status find_window(pk_kernel *kernel, int64_t window, int32_t *slot, pk_error *error) {
+    *slot = -1;
+    if (window == 0 || window > PK_MAX_REQUEST_TOKENS) return PK_OK; /* wider than any context: no bound */
+    for (int32_t i = 0; i < kernel->window_count; i++)
+        if (kernel->windows[i] == window) *slot = i;
+    if (*slot >= 0) return PK_OK;
+    if (kernel->window_count == PK_MAX_WINDOWS)
+        return pk__fail(error, PK_SPEC_LIMIT, "attentions", "more than %d different windows", PK_MAX_WINDOWS);
+    *slot = kernel->window_count++;
+    kernel->windows[*slot] = window;
+    return PK_OK;
+}
+
+static void fold_layer(const pk_spec *spec, const pk_layer *in, pk__layer *out) {
+    double tp = spec->tensor_parallel;
+    *out = (pk__layer){
+        .count = in->count,
+        .flops_per_token = in->dense_flops_per_token / tp,
+        .weight_bytes = in->dense_bytes / tp,
+        .elementwise_bytes_per_token = in->elementwise_bytes_per_token / tp,
+        .attention_first = in->attention_first,
+        .attention_count = in->attention_count,
+        .experts_first = in->experts_first,
+        .experts_count = in->experts_count,
+        .collective_first = in->collective_first,
+        .collective_count = in->collective_count,
+    };
+}
+
+static pk_status fold_attention(pk_kernel *kernel, const pk_spec *spec, const pk_attention *in, pk__attention *out,
+                                pk_error *error) {
+    bool has_rate = in->decode.law == PK_DECODE_FLOOR_RATE;
+    double rate = has_rate ? in->decode.bytes_per_second : spec->hbm_bytes_per_second;
+    *out = (pk__attention){
+        .decode = in->decode,
+        .prefill = in->prefill,
+        .decode_floor_s = has_rate ? pk__seconds(in->decode.floor_ns) : 0,
+        .decode_seconds_per_entry = in->cache_bytes_per_token / rate,
+        .prefill_floor_s = in->prefill.law == PK_PREFILL_FLOOR_RAMP ? pk__seconds(in->prefill.floor_ns) : 0,
+        .flops_per_pair4 = (double)in->query_heads * in->head_dim / spec->tensor_parallel,
+        .one_mixed_launch = in->one_mixed_launch,
+    };
+    return find_window(kernel, in->window, &out->window_slot, error);
+}
+
+static void fold_experts(const pk_experts *in, pk__experts *out) {
+    double share = (double)in->local / in->experts;
+    *out = (pk__experts){
+        .flops_per_token = (double)in->funnel * in->top_k * share * in->flops_per_token_and_expert * in->imbalance /
+                           in->token_slices,
+        .bytes_per_expert = in->bytes_per_expert / in->shards,
+        .experts = in->experts,
+        .local = in->local,
+        .top_k = in->top_k,
+        .funnel = in->funnel,
+    };
+}
+
+static pk__collective fold_collective(const pk_spec *spec, const pk_collective *in) {
+    const pk_group *group = &spec->groups[in->group];
+    return (pk__collective){
+        .law = spec->collective_laws[in->law],
+        .bytes_per_token = in->bytes_per_token * pk_span_factor(group, in->span, spec->link_ratio),
+        .launches = in->launches,
+        .resource = group->crosses_nodes ? PK_NIC : PK_NVLINK,
+    };
+}
+
+static void fold_head(const pk_spec *spec, pk__head *out) {
+    const pk_head *in = &spec->head;
+    double tp = spec->tensor_parallel;
+    *out = (pk__head){
+        .flops_per_row = in->flops_per_row / tp,
+        .read_seconds = in->bytes / tp / spec->hbm_bytes_per_second,
+        .rows = in->rows,
+        .present = in->flops_per_row > 0,
+    };
+    if (in->has_gather) {
+        pk_collective gather = {in->gather_law, in->gather_group, PK_SPAN_RING, 1, in->gather_bytes_per_row};
+        out->gather = fold_collective(spec, &gather);
+    }
+}
+
+static void fold_host(const pk_host *host, pk_kernel *kernel) {
+    kernel->host = *host;
+    kernel->graph_ns[PK_GRAPH_NONE] = pk__multiply(host->eager_layer_ns, host->layers);
+    kernel->graph_ns[PK_GRAPH_PIECEWISE] = pk__multiply(host->replay_ns, host->segments);
+    kernel->graph_ns[PK_GRAPH_FULL] = host->replay_ns;
+    kernel->dispatch_ns = pk_nanoseconds(pk__seconds(host->kernel_ns) * host->kernels);
+}
+
+static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
+    unsigned char *block = (unsigned char *)kernel;
+    pk__layer *layers = (void *)(block + kernel->layers_at);
+    pk__attention *attentions = (void *)(block + kernel->attentions_at);
+    pk__experts *experts = (void *)(block + kernel->experts_at);
+    pk__collective *collectives = (void *)(block + kernel->collectives_at);
+    for (uint32_t i = 0; i < spec->layer_count; i++) fold_layer(spec, &spec->layers[i], &layers[i]);
+    for (uint32_t i = 0; i < spec->attention_count; i++) {
+        pk_status status = fold_attention(kernel, spec, &spec->attentions[i], &attentions[i], error);
+        if (status != PK_OK) return status;
+    }
+    for (uint32_t i = 0; i < spec->experts_count; i++) fold_experts(&spec->experts[i], &experts[i]);
+    for (uint32_t i = 0; i < spec->collective_count; i++)
+        collectives[i] = fold_collective(spec, &spec->collectives[i]);
+    fold_head(spec, &kernel->head);
+    fold_host(&spec->host, kernel);
+    return PK_OK;
+}
+
+pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error) {
+    if (spec == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "spec", "spec is NULL");
+    if (kernel == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "kernel", "kernel is NULL");
+    pk_status status = pk__check_spec(spec, error);
+    if (status != PK_OK) return status;
+    layout at = lay_out(spec);
+    pk_kernel *made = calloc(1, at.total); /* zeroed, so that padding bytes are the same in equal kernels */
+    if (made == NULL) return pk__fail(error, PK_NO_MEMORY, "kernel", "%zu bytes could not be allocated", at.total);
+    made->size = at.total;
+    made->sm_count = spec->sm_count;
+    made->peak_flops = spec->peak_flops;
+    made->hbm_bytes_per_second = spec->hbm_bytes_per_second;
+    made->gemm = spec->gemm;
+    made->layer_count = spec->layer_count;
+    made->layers_at = (uint32_t)at.layers;
+    made->attentions_at = (uint32_t)at.attentions;
+    made->experts_at = (uint32_t)at.experts;
+    made->collectives_at = (uint32_t)at.collectives;
+    status = fold(spec, made, error);
+    if (status != PK_OK) {
+        pk_kernel_free(made);
+        return status;
+    }
+    *kernel = made;
+    return PK_OK;
+}
+
+void pk_kernel_free(pk_kernel *kernel) { free(kernel); }
+
+size_t pk_kernel_size(const pk_kernel *kernel) { return kernel == NULL ? 0 : (size_t)kernel->size; }

@@ -1,0 +1,415 @@
+/*
+ * pykernel: how long one step of an LLM-serving engine takes.
+ *
+ * A simulator decides which requests run in a step; this library says what the step costs. A kernel prices one
+ * pool of one deployment. It is built once from a pk_spec, a flat description of what the engine would run, and
+ * answers from then on with pure functions: no state, no allocation, no locks, same input, same bits.
+ *
+ *     pk_error error = PK_ERROR_INIT;
+ *     pk_kernel *kernel = NULL;
+ *     if (pk_kernel_new(&spec, &kernel, &error) != PK_OK) { report(error.field, error.message); return; }
+ *
+ *     const int64_t scheduled[] = {1, 1, 512}, computed[] = {4095, 812, 0};
+ *     pk_batch batch = PK_BATCH_INIT;
+ *     batch.count = 3;
+ *     batch.scheduled = scheduled;
+ *     batch.computed = computed;
+ *
+ *     pk_estimate estimate = PK_ESTIMATE_INIT;
+ *     if (pk_step_time(kernel, &batch, &estimate, &error) == PK_OK) clock += estimate.no_overlap_ns;
+ *     pk_kernel_free(kernel);
+ *
+ * Conventions, said once:
+ *
+ *   units      durations are int64_t nanoseconds (suffix _ns), sizes are bytes, rates are bytes or FLOP per second.
+ *              Everything is per rank (one GPU) unless a name says otherwise.
+ *   widths     a parallel width that is not used is 1, never 0.
+ *   structs    those that callers fill start with struct_size and flags. Set them with the _INIT macro: it fills in
+ *              the size this header was compiled with; flags are reserved and must be 0. Fields are only ever
+ *              appended, so a newer library reads an older caller's struct.
+ *   errors     every function that can fail returns a pk_status and leaves its results untouched unless it is PK_OK.
+ *              The pk_error argument may be NULL.
+ *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel is ever owned.
+ *   threads    a pk_kernel is never written after pk_kernel_new returns: share it freely. Do not free it in use.
+ *   numbers    NaN and infinity are refused in a spec. Durations saturate at INT64_MAX, they never wrap.
+ *              Time is computed in double seconds and leaves by one truncation toward zero, so 972 launches of
+ *              3,200 ns are 3,110,399 ns. Results are the same bits on every IEEE-754 platform.
+ */
+#ifndef PYKERNEL_H
+#define PYKERNEL_H
+
+#include <stddef.h> /* size_t */
+#include <stdint.h> /* int64_t and its kin */
+
+/* ---- visibility and attributes ------------------------------------------------------------------------------- */
+
+#if defined(PK_CDEF)
+#define PK_API
+#define PK_PURE
+#elif defined(_WIN32)
+#define PK_API
+#define PK_PURE
+#elif defined(__GNUC__)
+#define PK_API __attribute__((visibility("default")))
+#define PK_PURE __attribute__((pure))
+#else
+#define PK_API
+#define PK_PURE
+#endif
+
+#if defined(__cplusplus) && !defined(PK_CDEF)
+extern "C" {
+#endif
+
+/* ---- version ------------------------------------------------------------------------------------------------- */
+
+#ifndef PK_CDEF
+#define PK_VERSION_MAJOR 0
+#define PK_VERSION_MINOR 1
+#define PK_VERSION_PATCH 0
+#define PK_VERSION (PK_VERSION_MAJOR * 10000 + PK_VERSION_MINOR * 100 + PK_VERSION_PATCH)
+#endif
+
+/* The version of the library that runs, as MAJOR * 10000 + MINOR * 100 + PATCH; compare with PK_VERSION. */
+PK_API uint32_t pk_version(void);
+
+/* 1 when the library was built as it must be (no contraction of a * b + c, no fast-math), 0 when not: its results
+ * would then differ between machines. The Python package refuses to load such a build. */
+PK_API int32_t pk_arithmetic_is_exact(void);
+
+/* ---- status and errors --------------------------------------------------------------------------------------- */
+
+/* Values are pinned, in families of 10; new ones are added inside the gaps. X(name, value, sentence). */
+#define PK_STATUS_MAP(X)                                                                                              \
+    X(OK, 0, "success")                                                                                               \
+    X(NULL_ARGUMENT, 10, "a required pointer is NULL")                                                                \
+    X(STRUCT_SIZE, 11, "struct_size is none that this library knows; use the _INIT macro")                            \
+    X(RESERVED, 12, "a reserved field or flag is not 0")                                                              \
+    X(ARGUMENT, 13, "an argument is outside its range")                                                               \
+    X(NO_MEMORY, 20, "memory could not be allocated")                                                                 \
+    X(SPEC_VALUE, 30, "a field of the spec is outside its range")                                                     \
+    X(SPEC_INDEX, 31, "a reference inside the spec points outside its array")                                         \
+    X(SPEC_LAW, 32, "the spec names a law that this library does not have")                                           \
+    X(SPEC_LIMIT, 33, "the spec is larger than this library supports")                                                \
+    X(BATCH_VALUE, 40, "a request of the batch is outside its range")                                                 \
+    X(BATCH_LIMIT, 41, "the batch holds more tokens than a step can")
+
+typedef enum pk_status {
+#define PK_STATUS_ENUM(name, value, text) PK_##name = value,
+    PK_STATUS_MAP(PK_STATUS_ENUM)
+#undef PK_STATUS_ENUM
+        PK_STATUS_MAX = 0x7fffffff
+} pk_status;
+
+/* The name of a status ("SPEC_VALUE") and its sentence; "UNKNOWN" for a value that is none. Static text. */
+PK_API const char *pk_status_name(int32_t status);
+PK_API const char *pk_status_text(int32_t status);
+
+/* What went wrong, where. `field` is the dotted name of the argument or spec field ("layers[2].count"), `message` a
+ * sentence with the value found and the values accepted. Both are NUL-terminated and empty after a success. */
+typedef struct pk_error {
+    uint32_t struct_size;
+    int32_t status;
+    char field[96];
+    char message[256];
+} pk_error;
+
+#ifndef PK_CDEF
+#define PK_ERROR_INIT {sizeof(pk_error), 0, {0}, {0}}
+#endif
+
+/* ---- resources ----------------------------------------------------------------------------------------------- */
+
+/* What a step waits for. The order is part of the interface: it breaks ties of the bottleneck. */
+typedef enum pk_resource {
+    PK_SM = 0,          /* arithmetic, and collectives whose kernel occupies SMs */
+    PK_HBM = 1,         /* device memory: weights, KV cache, norms */
+    PK_NVLINK = 2,      /* collectives on a node, or inside one rack-scale NVLink domain */
+    PK_NIC = 3,         /* collectives that leave the node */
+    PK_PCIE = 4,        /* not used by a step */
+    PK_COPY_ENGINE = 5, /* not used by a step */
+    PK_HOST = 6,        /* launching the step; overlaps with nothing */
+    PK_RESOURCE_COUNT = 7
+} pk_resource;
+
+/* ---- spec: coefficient structs of the laws -------------------------------------------------------------------- */
+
+/* Dense arithmetic. The fraction of peak that m tokens reach:
+ *   PK_GEMM_TOKEN_RAMP   eps_max * m / (m + m_half); eps_max where m_half is 0 */
+enum { PK_GEMM_TOKEN_RAMP = 1 };
+typedef struct pk_gemm_law {
+    uint32_t law;
+    uint32_t reserved;
+    double eps_max; /* in (0, 1.5] */
+    double m_half;  /* tokens, >= 0 */
+} pk_gemm_law;
+
+/* Attention of decoding requests, in one layer, t cached tokens read of b bytes each:
+ *   PK_DECODE_FLOOR_RATE  floor + t * b / rate, charged to HBM
+ *   PK_DECODE_HBM         t * b at the device's memory rate, with the weights; no floor */
+enum { PK_DECODE_FLOOR_RATE = 1, PK_DECODE_HBM = 2 };
+typedef struct pk_decode_law {
+    uint32_t law;
+    uint32_t reserved;
+    int64_t floor_ns;        /* once a layer and step, >= 0 */
+    double bytes_per_second; /* > 0 under PK_DECODE_FLOOR_RATE */
+} pk_decode_law;
+
+/* Attention of prefilling requests, in one layer, F FLOP of causal scores and values:
+ *   PK_PREFILL_FLOOR_RAMP  floor + F / (peak * efficiency(m) * work_scale), charged to SM
+ *   PK_PREFILL_DENSE       F joins the layer's dense arithmetic; no floor */
+enum { PK_PREFILL_FLOOR_RAMP = 1, PK_PREFILL_DENSE = 2 };
+typedef struct pk_prefill_law {
+    uint32_t law;
+    uint32_t reserved;
+    int64_t floor_ns;  /* once a layer and step, >= 0 */
+    double work_scale; /* > 0 under PK_PREFILL_FLOOR_RAMP */
+} pk_prefill_law;
+
+/* A collective of b bytes; pk_collective_seconds:
+ *   PK_COLLECTIVE_TWO_RATES  max(floor + b / transition, b / peak); without a transition rate max(floor, b / peak) */
+enum { PK_COLLECTIVE_TWO_RATES = 1 };
+typedef struct pk_collective_law {
+    uint32_t law;
+    uint32_t reserved;
+    int64_t floor_ns;                   /* once a launch, >= 0 */
+    double transition_bytes_per_second; /* 0 = none */
+    double peak_bytes_per_second;       /* > 0 */
+} pk_collective_law;
+
+/* ---- spec: the deployment ------------------------------------------------------------------------------------- */
+
+/* The ranks that take part in a collective, and how they lie on the nodes. */
+typedef struct pk_group {
+    int32_t width;         /* ranks, >= 1 */
+    int32_t per_node;      /* most of its ranks that one node can hold, >= 1 */
+    int32_t crosses_nodes; /* 1 when it leaves its node (or its rack, where a rack is one NVLink domain) */
+    int32_t reserved;
+} pk_group;
+
+/* How much more a byte costs when the group crosses nodes. The factor scales bytes, not time:
+ *   PK_SPAN_RING        ring algorithms: all-reduce, all-gather, reduce-scatter, gather-style dispatch
+ *   PK_SPAN_ALL_TO_ALL  point-to-point dispatch of routed tokens */
+enum { PK_SPAN_RING = 1, PK_SPAN_ALL_TO_ALL = 2 };
+
+/* One collective of a layer, each launch a separate evaluation of its law. */
+typedef struct pk_collective {
+    uint32_t law;           /* index into collective_laws */
+    uint32_t group;         /* index into groups */
+    uint32_t span;          /* PK_SPAN_* */
+    uint32_t launches;      /* >= 1 */
+    double bytes_per_token; /* of the tensor counted, >= 0 */
+} pk_collective;
+
+/* The attention of a layer. The first of a layer's attentions is the one that holds its KV cache. */
+typedef struct pk_attention {
+    int32_t query_heads;         /* of the whole model, >= 1 */
+    int32_t head_dim;            /* elements; the width of the cached vector for latent attention */
+    int64_t window;              /* tokens a query sees; 0 = all */
+    double cache_bytes_per_token; /* what this layer keeps of one token on this rank */
+    int32_t one_mixed_launch;    /* 1 when a step with prefills and decodes is one launch of this kernel */
+    int32_t reserved;
+    pk_decode_law decode;
+    pk_prefill_law prefill;
+} pk_attention;
+
+/* The routed experts of a layer. Work is that of the fullest rank. */
+typedef struct pk_experts {
+    int32_t experts;                    /* physical, replicas included, >= 1 */
+    int32_t local;                      /* held by the fullest rank, in [1, experts] */
+    int32_t top_k;                      /* experts a token visits, in [1, experts] */
+    int32_t shards;                     /* ranks that share one expert's weights, >= 1 */
+    int32_t funnel;                     /* data-parallel replicas whose tokens meet here, >= 1 */
+    int32_t token_slices;               /* ways those tokens' work is divided again, >= 1 */
+    double flops_per_token_and_expert;  /* whole expert */
+    double bytes_per_expert;            /* whole expert */
+    double imbalance;                   /* factor on arithmetic for uneven routing, > 0 */
+} pk_experts;
+
+/* A kind of layer and how often the stack holds it. Aggregates are of the whole model, before division by tp. */
+typedef struct pk_layer {
+    int32_t count;                       /* >= 1 */
+    uint32_t attention_first;            /* range in attentions; count 0 = a layer without attention */
+    uint32_t attention_count;
+    uint32_t experts_first;              /* range in experts */
+    uint32_t experts_count;
+    uint32_t collective_first;           /* range in collectives */
+    uint32_t collective_count;
+    uint32_t reserved;
+    double dense_flops_per_token;        /* GEMMs and shared experts */
+    double dense_bytes;                  /* their weights */
+    double elementwise_bytes_per_token;  /* norms and the like */
+} pk_layer;
+
+/* The final norm and output projection, once a step.
+ *   PK_HEAD_SAMPLED_ROWS  on each decode's tokens and one row of each prefill
+ *   PK_HEAD_ALL_TOKENS    on every token of the step */
+enum { PK_HEAD_SAMPLED_ROWS = 1, PK_HEAD_ALL_TOKENS = 2 };
+typedef struct pk_head {
+    uint32_t rows;               /* PK_HEAD_* */
+    uint32_t has_gather;         /* 1 when logits are gathered over the tensor-parallel group */
+    uint32_t gather_law;         /* index into collective_laws, read when has_gather */
+    uint32_t gather_group;       /* index into groups, read when has_gather */
+    double flops_per_row;        /* whole model; 0 without a head */
+    double bytes;                /* whole model's weights */
+    double gather_bytes_per_row; /* of the gathered logits */
+} pk_head;
+
+/* How a step is launched, and what that costs the host. */
+typedef enum pk_graph_mode {
+    PK_GRAPH_NONE = 0,      /* no graph: one launch cost a layer */
+    PK_GRAPH_PIECEWISE = 1, /* one replay a segment */
+    PK_GRAPH_FULL = 2       /* one replay a step */
+} pk_graph_mode;
+
+typedef struct pk_host {
+    int32_t uniform_mode;      /* pk_graph_mode of a uniform decode batch */
+    int32_t other_mode;        /* pk_graph_mode of any other batch */
+    int32_t uniform_width;     /* tokens every request schedules in a uniform decode, >= 1 */
+    int32_t segments;          /* of a piecewise graph, >= 1 */
+    int32_t layers;            /* of the stack, >= 1 */
+    int32_t kernels;           /* launched in one step, >= 0 */
+    int64_t capture_tokens;    /* largest step that runs as a graph; 0 = none */
+    int64_t replay_ns;         /* one graph replay */
+    int64_t eager_layer_ns;    /* launching one layer without a graph */
+    int64_t kernel_ns;         /* dispatching one kernel, in every mode */
+} pk_host;
+
+/* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
+typedef struct pk_spec {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    int32_t tensor_parallel;     /* ranks that share every dense weight, >= 1 */
+    int32_t sm_count;            /* of the part; 0 = not stated, an SM budget then changes nothing */
+    double peak_flops;           /* dense FLOP/s in the served format, > 0 */
+    double hbm_bytes_per_second; /* what the part delivers, > 0 */
+    double link_ratio;           /* bandwidth on a node over bandwidth between nodes; 1 or below = no penalty */
+
+    pk_gemm_law gemm;
+    pk_host host;
+    pk_head head;
+
+    const pk_layer *layers; /* at least one */
+    const pk_attention *attentions;
+    const pk_experts *experts;
+    const pk_collective *collectives;
+    const pk_collective_law *collective_laws;
+    const pk_group *groups;
+    uint32_t layer_count;
+    uint32_t attention_count;
+    uint32_t experts_count;
+    uint32_t collective_count;
+    uint32_t collective_law_count;
+    uint32_t group_count;
+} pk_spec;
+
+#ifndef PK_CDEF
+#ifdef __cplusplus
+#define PK_SPEC_INIT {sizeof(pk_spec)}
+#else
+#define PK_SPEC_INIT {.struct_size = sizeof(pk_spec)}
+#endif
+#endif
+
+/* ---- kernel -------------------------------------------------------------------------------------------------- */
+
+/* A frozen kernel: one block of memory without pointers. */
+typedef struct pk_kernel pk_kernel;
+
+/* Checks every field of `spec`, folds what does not depend on the batch, and stores the kernel in `*kernel`.
+ * The spec and its arrays may be freed afterwards. Fails with PK_SPEC_*, PK_NO_MEMORY and the argument errors. */
+PK_API pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error);
+
+/* Frees a kernel; NULL is allowed. */
+PK_API void pk_kernel_free(pk_kernel *kernel);
+
+/* Bytes of the kernel's block. */
+PK_API size_t pk_kernel_size(const pk_kernel *kernel);
+
+/* ---- batch --------------------------------------------------------------------------------------------------- */
+
+enum {
+    PK_MAX_REQUEST_TOKENS = 1073741824, /* 2^30: computed + scheduled of one request */
+    PK_MAX_BATCH_TOKENS = 2147483647,   /* 2^31 - 1: all scheduled tokens and pad tokens of a step */
+    PK_MAX_WINDOWS = 16                 /* different attention windows of one model */
+};
+
+/* The requests of one step, one entry of each array a request.
+ *
+ *   scheduled      tokens the step runs for it, cached ones already taken off; > decode_threshold = a prefill
+ *   computed       tokens already in its cache
+ *   prompt_len     tokens of its prompt; may be NULL; checked, but no price depends on it
+ *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; checked, but no price depends on it
+ *
+ * All are >= 0. A batch without requests is legal: the step of an idle engine. */
+typedef struct pk_batch {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t count;
+    const int64_t *scheduled;
+    const int64_t *computed;
+    const int64_t *prompt_len;
+    const int64_t *cached_tokens;
+    int64_t decode_threshold; /* >= 0; at most this many tokens is a decode */
+    int64_t sm_budget;        /* SMs left to the step; 0, negative or above the part's = all */
+    int64_t pad_tokens;       /* >= 0; rows added so that data-parallel ranks run alike */
+} pk_batch;
+
+#ifndef PK_CDEF
+#define PK_BATCH_INIT {sizeof(pk_batch), 0, 0, NULL, NULL, NULL, NULL, 1, 0, 0}
+#endif
+
+/* PK_OK when pk_step_time would take this batch; names the request and field at fault otherwise. */
+PK_API pk_status pk_batch_check(const pk_batch *batch, pk_error *error);
+
+/* ---- step ---------------------------------------------------------------------------------------------------- */
+
+/* Two bounds of a step's time. no_overlap_ns lets no two resources work at once and is the sum of per_resource_ns;
+ * overlap_ns lets the resources of one layer work together. Measured steps lie nearer to no_overlap_ns. */
+typedef struct pk_estimate {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t overlap_ns;
+    int64_t no_overlap_ns;
+    int64_t per_resource_ns[PK_RESOURCE_COUNT];
+    int32_t bottleneck; /* pk_resource with the largest share */
+    int32_t reserved;
+} pk_estimate;
+
+#ifndef PK_CDEF
+#define PK_ESTIMATE_INIT {sizeof(pk_estimate), 0, 0, 0, {0}, 0, 0}
+#endif
+
+/* The price of one step. Every field of `*estimate` is written. Fails with PK_BATCH_* and the argument errors. */
+PK_API pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+/* ---- the laws, one by one ------------------------------------------------------------------------------------ */
+
+/* These are the functions that pk_step_time is made of. Arguments must be as the structs above say; they are not
+ * checked here. */
+
+/* The conversion by which seconds become nanoseconds: truncated; NaN and negative are 0, too large is INT64_MAX. */
+PK_API PK_PURE int64_t pk_nanoseconds(double seconds);
+
+/* The fraction of peak FLOP/s that a step of `tokens` rows reaches; 0 for no rows. */
+PK_API PK_PURE double pk_gemm_efficiency(const pk_gemm_law *law, double tokens);
+
+/* Query-key pairs of a prefill of `scheduled` tokens after `computed` ones, times four: two FLOP for each of scores
+ * and values. Every query sees the whole prefix and half of its chunk, or `window` tokens at most where it is > 0. */
+PK_API PK_PURE int64_t pk_prefill_pairs4(int64_t scheduled, int64_t computed, int64_t window);
+
+/* Expected number of the `local` experts that `tokens` tokens touch, each visiting top_k of `experts` at random. */
+PK_API PK_PURE double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_t local);
+
+/* Seconds of one collective of `bytes` bytes; the floor for none. */
+PK_API PK_PURE double pk_collective_seconds(const pk_collective_law *law, double bytes);
+
+/* Factor on the bytes of a collective of `group` under PK_SPAN_*; 1 for a group that stays on its node. */
+PK_API PK_PURE double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio);
+
+#if defined(__cplusplus) && !defined(PK_CDEF)
+}
+#endif
+
+#endif /* PYKERNEL_H */

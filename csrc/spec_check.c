@@ -1,0 +1,238 @@
+/* Checks a spec field by field before anything is built from it. The first fault found is the one reported. */
+#include "internal.h"
+
+#include <stdio.h>
+
+/* Where a check stands: the element of the spec it is looking at, and the first fault. */
+typedef struct checker {
+    pk_error *error;
+    pk_status status;
+    char place[64]; /* "layers[2].", empty at the top */
+} checker;
+
+static void enter(checker *check, const char *array, uint32_t index) {
+    (void)snprintf(check->place, sizeof check->place, "%s[%u].", array, (unsigned)index);
+}
+
+static void enter_part(checker *check, const char *part) {
+    (void)snprintf(check->place, sizeof check->place, "%s.", part);
+}
+
+static void leave(checker *check) { check->place[0] = '\0'; }
+
+static void field_name(const checker *check, const char *field, char *name, size_t size) {
+    (void)snprintf(name, size, "%s%s", check->place, field);
+}
+
+static void integer_in(checker *check, const char *field, int64_t value, int64_t low, int64_t high) {
+    if (check->status != PK_OK || (value >= low && value <= high)) return;
+    char name[96];
+    field_name(check, field, name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_VALUE, name, "%s is %lld, accepted is %lld to %lld", name,
+                             (long long)value, (long long)low, (long long)high);
+}
+
+/* Written so that NaN fails. */
+static void number_in(checker *check, const char *field, double value, double low, double high) {
+    if (check->status != PK_OK || (value >= low && value <= high)) return;
+    char name[96];
+    field_name(check, field, name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_VALUE, name, "%s is %g, accepted is %g to %g", name, value, low, high);
+}
+
+static void positive(checker *check, const char *field, double value) { number_in(check, field, value, 1e-30, 1e30); }
+static void not_negative(checker *check, const char *field, double value) { number_in(check, field, value, 0, 1e30); }
+static void count(checker *check, const char *field, int64_t value) { integer_in(check, field, value, 1, INT32_MAX); }
+static void flag(checker *check, const char *field, int64_t value) { integer_in(check, field, value, 0, 1); }
+static void unused(checker *check, const char *field, int64_t value) { integer_in(check, field, value, 0, 0); }
+
+/* A floor or launch cost: up to 1,000 seconds. */
+static void duration(checker *check, const char *field, int64_t value) {
+    integer_in(check, field, value, 0, 1000000000000);
+}
+
+static void law_in(checker *check, const char *field, uint32_t law, uint32_t known) {
+    if (check->status != PK_OK || (law >= 1 && law <= known)) return;
+    char name[96];
+    field_name(check, field, name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_LAW, name, "%s is %u, this library knows 1 to %u", name,
+                             (unsigned)law, (unsigned)known);
+}
+
+static void index_in(checker *check, const char *field, uint32_t index, uint32_t size) {
+    if (check->status != PK_OK || index < size) return;
+    char name[96];
+    field_name(check, field, name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_INDEX, name, "%s is %u, the array has %u entries", name,
+                             (unsigned)index, (unsigned)size);
+}
+
+static void range_in(checker *check, const char *field, uint32_t first, uint32_t number, uint32_t size) {
+    if (check->status != PK_OK || (number <= size && first <= size - number)) return;
+    char name[96];
+    field_name(check, field, name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_INDEX, name, "%s is %u and its count %u, the array has %u entries",
+                             name, (unsigned)first, (unsigned)number, (unsigned)size);
+}
+
+/* An array of `number` elements; large models have a few dozen, so the limit only catches rubbish. */
+static void array(checker *check, const char *field, const void *first, uint32_t number) {
+    if (check->status != PK_OK) return;
+    if (number > 4096)
+        check->status = pk__fail(check->error, PK_SPEC_LIMIT, field, "%s has %u entries, at most 4096 are accepted",
+                                 field, (unsigned)number);
+    else if (number > 0 && first == NULL)
+        check->status = pk__fail(check->error, PK_NULL_ARGUMENT, field, "%s is NULL for %u entries", field,
+                                 (unsigned)number);
+}
+
+static void check_gemm(checker *check, const pk_gemm_law *law) {
+    enter_part(check, "gemm");
+    law_in(check, "law", law->law, PK_GEMM_TOKEN_RAMP);
+    unused(check, "reserved", law->reserved);
+    number_in(check, "eps_max", law->eps_max, 1e-6, 1.5);
+    not_negative(check, "m_half", law->m_half);
+}
+
+static void check_host(checker *check, const pk_host *host) {
+    enter_part(check, "host");
+    integer_in(check, "uniform_mode", host->uniform_mode, PK_GRAPH_NONE, PK_GRAPH_FULL);
+    integer_in(check, "other_mode", host->other_mode, PK_GRAPH_NONE, PK_GRAPH_FULL);
+    count(check, "uniform_width", host->uniform_width);
+    count(check, "segments", host->segments);
+    count(check, "layers", host->layers);
+    integer_in(check, "kernels", host->kernels, 0, INT32_MAX);
+    integer_in(check, "capture_tokens", host->capture_tokens, 0, INT64_MAX);
+    duration(check, "replay_ns", host->replay_ns);
+    duration(check, "eager_layer_ns", host->eager_layer_ns);
+    duration(check, "kernel_ns", host->kernel_ns);
+}
+
+static void check_head(checker *check, const pk_spec *spec) {
+    const pk_head *head = &spec->head;
+    enter_part(check, "head");
+    law_in(check, "rows", head->rows, PK_HEAD_ALL_TOKENS);
+    flag(check, "has_gather", head->has_gather);
+    if (head->has_gather) {
+        index_in(check, "gather_law", head->gather_law, spec->collective_law_count);
+        index_in(check, "gather_group", head->gather_group, spec->group_count);
+    }
+    not_negative(check, "flops_per_row", head->flops_per_row);
+    not_negative(check, "bytes", head->bytes);
+    not_negative(check, "gather_bytes_per_row", head->gather_bytes_per_row);
+}
+
+static void check_layer(checker *check, const pk_spec *spec, uint32_t i) {
+    const pk_layer *layer = &spec->layers[i];
+    enter(check, "layers", i);
+    count(check, "count", layer->count);
+    range_in(check, "attention_first", layer->attention_first, layer->attention_count, spec->attention_count);
+    integer_in(check, "attention_count", layer->attention_count, 0, 1);
+    range_in(check, "experts_first", layer->experts_first, layer->experts_count, spec->experts_count);
+    range_in(check, "collective_first", layer->collective_first, layer->collective_count, spec->collective_count);
+    unused(check, "reserved", layer->reserved);
+    not_negative(check, "dense_flops_per_token", layer->dense_flops_per_token);
+    not_negative(check, "dense_bytes", layer->dense_bytes);
+    not_negative(check, "elementwise_bytes_per_token", layer->elementwise_bytes_per_token);
+}
+
+static void check_attention(checker *check, const pk_attention *attention, uint32_t i) {
+    enter(check, "attentions", i);
+    count(check, "query_heads", attention->query_heads);
+    count(check, "head_dim", attention->head_dim);
+    integer_in(check, "window", attention->window, 0, INT64_MAX);
+    not_negative(check, "cache_bytes_per_token", attention->cache_bytes_per_token);
+    flag(check, "one_mixed_launch", attention->one_mixed_launch);
+    unused(check, "reserved", attention->reserved);
+    law_in(check, "decode.law", attention->decode.law, PK_DECODE_HBM);
+    unused(check, "decode.reserved", attention->decode.reserved);
+    duration(check, "decode.floor_ns", attention->decode.floor_ns);
+    if (attention->decode.law == PK_DECODE_FLOOR_RATE)
+        positive(check, "decode.bytes_per_second", attention->decode.bytes_per_second);
+    law_in(check, "prefill.law", attention->prefill.law, PK_PREFILL_DENSE);
+    unused(check, "prefill.reserved", attention->prefill.reserved);
+    duration(check, "prefill.floor_ns", attention->prefill.floor_ns);
+    if (attention->prefill.law == PK_PREFILL_FLOOR_RAMP)
+        positive(check, "prefill.work_scale", attention->prefill.work_scale);
+}
+
+static void check_experts(checker *check, const pk_experts *experts, uint32_t i) {
+    enter(check, "experts", i);
+    count(check, "experts", experts->experts);
+    integer_in(check, "local", experts->local, 1, experts->experts);
+    integer_in(check, "top_k", experts->top_k, 1, experts->experts);
+    count(check, "shards", experts->shards);
+    count(check, "funnel", experts->funnel);
+    count(check, "token_slices", experts->token_slices);
+    not_negative(check, "flops_per_token_and_expert", experts->flops_per_token_and_expert);
+    not_negative(check, "bytes_per_expert", experts->bytes_per_expert);
+    positive(check, "imbalance", experts->imbalance);
+}
+
+static void check_collective(checker *check, const pk_spec *spec, uint32_t i) {
+    const pk_collective *collective = &spec->collectives[i];
+    enter(check, "collectives", i);
+    index_in(check, "law", collective->law, spec->collective_law_count);
+    index_in(check, "group", collective->group, spec->group_count);
+    law_in(check, "span", collective->span, PK_SPAN_ALL_TO_ALL);
+    integer_in(check, "launches", collective->launches, 1, 65536);
+    not_negative(check, "bytes_per_token", collective->bytes_per_token);
+}
+
+static void check_collective_law(checker *check, const pk_collective_law *law, uint32_t i) {
+    enter(check, "collective_laws", i);
+    law_in(check, "law", law->law, PK_COLLECTIVE_TWO_RATES);
+    unused(check, "reserved", law->reserved);
+    duration(check, "floor_ns", law->floor_ns);
+    not_negative(check, "transition_bytes_per_second", law->transition_bytes_per_second);
+    positive(check, "peak_bytes_per_second", law->peak_bytes_per_second);
+}
+
+static void check_group(checker *check, const pk_group *group, uint32_t i) {
+    enter(check, "groups", i);
+    count(check, "width", group->width);
+    count(check, "per_node", group->per_node);
+    flag(check, "crosses_nodes", group->crosses_nodes);
+    unused(check, "reserved", group->reserved);
+}
+
+static void check_arrays(checker *check, const pk_spec *spec) {
+    array(check, "layers", spec->layers, spec->layer_count);
+    integer_in(check, "layer_count", spec->layer_count, 1, INT32_MAX);
+    array(check, "attentions", spec->attentions, spec->attention_count);
+    array(check, "experts", spec->experts, spec->experts_count);
+    array(check, "collectives", spec->collectives, spec->collective_count);
+    array(check, "collective_laws", spec->collective_laws, spec->collective_law_count);
+    array(check, "groups", spec->groups, spec->group_count);
+}
+
+static void check_part(checker *check, const pk_spec *spec) {
+    count(check, "tensor_parallel", spec->tensor_parallel);
+    integer_in(check, "sm_count", spec->sm_count, 0, INT32_MAX);
+    positive(check, "peak_flops", spec->peak_flops);
+    positive(check, "hbm_bytes_per_second", spec->hbm_bytes_per_second);
+    positive(check, "link_ratio", spec->link_ratio);
+}
+
+pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
+    pk_status status = pk__check_struct(spec->struct_size, spec->flags, sizeof *spec, "spec", error);
+    if (status != PK_OK) return status;
+    checker check = {.error = error, .status = PK_OK};
+    check_part(&check, spec);
+    check_arrays(&check, spec);
+    check_gemm(&check, &spec->gemm);
+    check_host(&check, &spec->host);
+    check_head(&check, spec);
+    leave(&check);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->layer_count; i++) check_layer(&check, spec, i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->attention_count; i++)
+        check_attention(&check, &spec->attentions[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->experts_count; i++)
+        check_experts(&check, &spec->experts[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->collective_count; i++) check_collective(&check, spec, i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->collective_law_count; i++)
+        check_collective_law(&check, &spec->collective_laws[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->group_count; i++)
+        check_group(&check, &spec->groups[i], i);
+    return check.status;
+}

@@ -1,0 +1,124 @@
+/* A step: the layers one after the other, then the head; the host on top. */
+#include "internal.h"
+
+static double largest(double a, double b, double c, double d) {
+    double ab = a > b ? a : b, cd = c > d ? c : d;
+    return ab > cd ? ab : cd;
+}
+
+/* Adds one kind of layer to the totals and returns the seconds of its stages. The routed experts run after the rest
+ * of the layer, so they are added to its longest resource instead of hiding behind it. */
+static double price_layer(const pk__layer *layer, const pk__step *step, pk__charge *total) {
+    const pk_kernel *kernel = step->kernel;
+    pk__charge rest = {0}, routed = {0};
+    double flops = step->tokens * layer->flops_per_token;
+    if (layer->attention_count > 0) {
+        const pk__attention *attention = pk__attentions(kernel) + layer->attention_first;
+        rest = pk__attention_charge(attention, step);
+        flops += pk__dense_flops_of_attention(attention, step);
+    }
+    rest.sm += pk__flop_seconds(flops, step->flop_rate) * step->derate;
+    rest.hbm += (layer->weight_bytes + step->tokens * layer->elementwise_bytes_per_token) /
+                kernel->hbm_bytes_per_second;
+    for (uint32_t i = 0; i < layer->experts_count; i++) {
+        pk__charge one = pk__experts_charge(pk__expert_sets(kernel) + layer->experts_first + i, step);
+        routed.sm += one.sm;
+        routed.hbm += one.hbm;
+    }
+    for (uint32_t i = 0; i < layer->collective_count; i++)
+        pk__add_collective(pk__collectives(kernel) + layer->collective_first + i, step->tokens, &rest);
+
+    total->sm += layer->count * (rest.sm + routed.sm);
+    total->hbm += layer->count * (rest.hbm + routed.hbm);
+    total->nvlink += layer->count * rest.nvlink;
+    total->nic += layer->count * rest.nic;
+    return layer->count * (largest(rest.sm, rest.hbm, rest.nvlink, rest.nic) + (routed.sm + routed.hbm));
+}
+
+static double price_head(const pk__step *step, pk__charge *total) {
+    const pk_kernel *kernel = step->kernel;
+    const pk__head *head = &kernel->head;
+    int64_t rows = head->rows == PK_HEAD_ALL_TOKENS ? step->sums->tokens : step->sums->sampled_rows;
+    if (!head->present || rows == 0) return 0;
+    double rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)rows);
+    pk__charge charge = {0};
+    charge.sm = pk__flop_seconds((double)rows * head->flops_per_row, rate) * step->derate;
+    charge.hbm = head->read_seconds;
+    if (head->gather.launches > 0) pk__add_collective(&head->gather, (double)rows, &charge);
+    total->sm += charge.sm;
+    total->hbm += charge.hbm;
+    total->nvlink += charge.nvlink;
+    total->nic += charge.nic;
+    return largest(charge.sm, charge.hbm, charge.nvlink, charge.nic);
+}
+
+/* The resource with the largest share, in seconds before truncation; the earlier one on a tie. */
+static int32_t bottleneck_of(const double seconds[PK_RESOURCE_COUNT]) {
+    int32_t slowest = PK_SM;
+    for (int32_t i = 1; i < PK_RESOURCE_COUNT; i++)
+        if (seconds[i] > seconds[slowest]) slowest = i;
+    return slowest;
+}
+
+static void idle_step(int64_t host_ns, pk_estimate *estimate) {
+    *estimate = (pk_estimate){
+        .struct_size = sizeof *estimate,
+        .overlap_ns = host_ns,
+        .no_overlap_ns = host_ns,
+        .bottleneck = PK_HOST,
+    };
+    estimate->per_resource_ns[PK_HOST] = host_ns;
+}
+
+static void busy_step(const pk__charge *total, double overlap_s, int64_t host_ns, pk_estimate *estimate) {
+    double seconds[PK_RESOURCE_COUNT] = {0};
+    seconds[PK_SM] = total->sm;
+    seconds[PK_HBM] = total->hbm;
+    seconds[PK_NVLINK] = total->nvlink;
+    seconds[PK_NIC] = total->nic;
+    seconds[PK_HOST] = pk__seconds(host_ns);
+    pk_estimate result = {.struct_size = sizeof result, .bottleneck = bottleneck_of(seconds)};
+    for (int32_t i = 0; i < PK_RESOURCE_COUNT; i++) {
+        /* The host's share is a count of nanoseconds already; a round trip through seconds could lose one. */
+        result.per_resource_ns[i] = i == PK_HOST ? host_ns : pk_nanoseconds(seconds[i]);
+        result.no_overlap_ns = pk__add(result.no_overlap_ns, result.per_resource_ns[i]);
+    }
+    int64_t overlap_ns = pk__add(pk_nanoseconds(overlap_s), host_ns);
+    result.overlap_ns = pk__min(overlap_ns, result.no_overlap_ns);
+    *estimate = result;
+}
+
+static void price(const pk_kernel *kernel, const pk__sums *sums, int64_t sm_budget, pk_estimate *estimate) {
+    int64_t graph_ns = pk__graph_ns(kernel, sums);
+    if (sums->padded_tokens == 0) {
+        idle_step(graph_ns, estimate);
+        return;
+    }
+    double tokens = (double)sums->padded_tokens;
+    pk__step step = {
+        .kernel = kernel,
+        .sums = sums,
+        .tokens = tokens,
+        .flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, tokens),
+        .attention_flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)sums->tokens),
+        .derate = pk__sm_derate(kernel, sm_budget),
+    };
+    pk__charge total = {0};
+    double overlap_s = 0;
+    for (uint32_t i = 0; i < kernel->layer_count; i++) overlap_s += price_layer(pk__layers(kernel) + i, &step, &total);
+    overlap_s += price_head(&step, &total);
+    busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
+}
+
+pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {
+    if (kernel == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "kernel", "kernel is NULL");
+    if (estimate == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "estimate", "estimate is NULL");
+    pk_status status =
+        pk__check_struct(estimate->struct_size, estimate->flags, sizeof *estimate, "estimate", error);
+    if (status != PK_OK) return status;
+    pk__sums sums;
+    status = pk__scan_batch(batch, kernel, &sums, error);
+    if (status != PK_OK) return status;
+    price(kernel, &sums, batch->sm_budget, estimate);
+    return PK_OK;
+}

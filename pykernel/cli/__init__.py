@@ -1,0 +1,115 @@
+"""The command `pykernel`: which subcommands there are, and how any of them ends.
+
+Each subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, imported only when it is
+the one called. Here is what they share: exit codes, errors on standard error, and an output that closes early.
+
+Exit codes: 0 success; 1 a document, the deployment or the batch is at fault; 2 the command line is; 130 interrupted;
+141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+SUBCOMMANDS = {
+    "price": ("pykernel.cli.price", "price one step of a scenario"),
+    "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
+}
+"""Module and one-line summary of every subcommand, in the order of the help."""
+
+FAULT, USAGE, INTERRUPTED, NO_READER = 1, 2, 130, 141
+
+
+class UsageError(Exception):
+    """The command line is at fault."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises `UsageError` and takes no abbreviated options."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv`, by default the arguments of the process; returns the exit code."""
+    _tolerate_unprintable_names()
+    try:
+        code = _guarded(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Python flushes standard output once more when it ends; let that go nowhere instead of failing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _guarded(arguments: list[str]) -> int:
+    from pykernel.errors import ArgumentError, PykernelError
+
+    try:
+        return _dispatch(arguments)
+    except SystemExit as end:  # argparse has printed the help or the version
+        return end.code if isinstance(end.code, int) else 0
+    except (UsageError, ArgumentError) as error:
+        return _report(error, USAGE)
+    except PykernelError as error:
+        return _report(error, FAULT)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        parser = _top_parser()
+        parser.parse_args(arguments)
+        parser.error("a subcommand is missing; there are " + ", ".join(SUBCOMMANDS))
+    name = arguments[0]
+    if name not in SUBCOMMANDS:
+        near = difflib.get_close_matches(name, SUBCOMMANDS, n=1)
+        hint = f"; did you mean {near[0]}" if near else ""
+        raise UsageError(f"there is no subcommand {name!r}{hint}; there are {', '.join(SUBCOMMANDS)}")
+    module, summary = SUBCOMMANDS[name]
+    command = importlib.import_module(module)
+    parser = Parser(prog=f"pykernel {name}", description=f"{summary}.\n\n{command.__doc__}")
+    command.add_arguments(parser)
+    run: Callable[[argparse.Namespace], int] = command.run
+    return run(parser.parse_args(arguments[1:]))
+
+
+def _top_parser() -> Parser:
+    from pykernel import __version__
+
+    listed = "\n".join(f"  {name:<8}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
+    parser = Parser(
+        prog="pykernel",
+        usage="pykernel [--version] [--help] SUBCOMMAND ...",
+        description="How long one step of an LLM-serving engine takes.",
+        epilog=f"subcommands:\n{listed}\n\nHelp on one: pykernel SUBCOMMAND --help",
+    )
+    parser.add_argument("--version", action="version", version=f"pykernel {__version__}")
+    return parser
+
+
+def _report(error: Exception, code: int) -> int:
+    """Print an error, each of its lines marked, since a document may have several problems."""
+    sys.stdout.flush()
+    for line in str(error).splitlines() or [type(error).__name__]:
+        print(f"pykernel: error: {line}", file=sys.stderr)
+    return code
+
+
+def _tolerate_unprintable_names() -> None:
+    """A file name that the terminal's encoding cannot show is no reason to fail."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")

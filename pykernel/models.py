@@ -1,0 +1,30 @@
+"""The cost models by name, and building one from documents."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from pykernel.documents import Inputs
+from pykernel.errors import ArgumentError
+from pykernel.interface import CostModel
+from pykernel.kernel import Kernel
+from pykernel.switches import NEWEST, REFERENCE
+
+MODELS: dict[str, Callable[[Inputs], CostModel]] = {
+    "blis": lambda inputs: Kernel(inputs, switches=NEWEST),
+    "blis-reference": lambda inputs: Kernel(inputs, switches=REFERENCE),
+}
+
+
+def new(inputs: Inputs, *, model: str = "blis") -> CostModel:
+    """A cost model of documents in memory.
+
+    Everything is validated first, and what is needed is copied: later edits of `inputs` change no answer. Each call
+    builds anew. Raises `ArgumentError` for an unknown model, otherwise as `open`.
+    """
+    if model not in MODELS:
+        near = difflib.get_close_matches(model, MODELS, n=1)
+        hint = f"; did you mean {near[0]}" if near else ""
+        raise ArgumentError(f"there is no cost model {model!r}; known are {', '.join(MODELS)}{hint}")
+    return MODELS[model](inputs)

@@ -1,0 +1,247 @@
+"""Engine settings as vLLM 0.31.0 would fill them in: block size, scheduler limits, CUDA graphs.
+
+Every default is recorded as an assumption where a user could have stated it and a price or size may depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykernel.documents import Chip, Engine
+from pykernel.errors import RefusedError
+from pykernel.resolve.layout import Layout
+from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.record import Record
+
+ENGINE_BEHAVIOUR_VERSION = "0.31.0"
+ENGINE_BEHAVIOUR_COMMIT = "db9527a46873454610df6dbedf79a36d6bf1a7f6"
+
+PRE_HOPPER = frozenset({"a100-80", "a100-sxm", "l40s"})
+
+GRAPH_MODES: dict[str, tuple[str, str]] = {
+    "NONE": ("NONE", "NONE"),
+    "PIECEWISE": ("PIECEWISE", "PIECEWISE"),
+    "FULL": ("FULL", "FULL"),
+    "FULL_DECODE_ONLY": ("FULL", "NONE"),
+    "FULL_AND_PIECEWISE": ("FULL", "PIECEWISE"),
+}
+"""Graph of a uniform decode batch and of any other batch, by mode (vllm/config/compilation.py at v0.31.0)."""
+
+DEFAULT_GRAPH_MODE = "FULL_AND_PIECEWISE"
+
+_LOW_LATENCY_BACKENDS = frozenset({"deepep_low_latency", "nixl_ep"})
+_LOW_LATENCY_BUDGET = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """CUDA graphs of a deployment: the mode by name, what it means for a batch, and the widest captured step."""
+
+    mode: str
+    uniform: str
+    other: str
+    uniform_width: int
+    capture_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Engine settings with nothing left unset. Sizes in tokens, `max_num_seqs` in sequences."""
+
+    block_size: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    draft_tokens: int
+    graphs: Graphs
+
+
+def data_center_blackwell(chip: Chip) -> bool:
+    """Compute capability 10.x, which a chip document shows by a native NVFP4 peak."""
+    return chip.tflops_nvfp4 > 0
+
+
+def resolve_engine(
+    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, cache_element_bytes: float, record: Record
+) -> EngineSettings:
+    """The settings the engine would run with; records each default it filled in."""
+    draft_tokens = engine.speculative.num_spec_tokens if engine.speculative else 0
+    block_size = _block_size(engine, chip, facts, cache_element_bytes, record)
+    mode = _graph_mode(engine, layout, facts, record)
+    budget, sequences = _scheduler_limits(engine, chip, layout)
+    if not engine.max_num_seqs:
+        record.assume("max_num_seqs", sequences, "not stated; the API server's default for a part of this memory")
+    graphs = _graphs(mode, engine, chip, budget, sequences, 1 + draft_tokens)
+    if graphs.capture_tokens and not (engine.max_cudagraph_capture_size or engine.cudagraph_capture_sizes):
+        record.assume(
+            "max_cudagraph_capture_size",
+            graphs.capture_tokens,
+            "not stated; the widest entry of the engine's default capture sizes",
+        )
+    if not engine.max_num_batched_tokens:
+        record.assume(
+            "max_num_batched_tokens",
+            budget,
+            "not stated; the API server's default for this part and all-to-all backend",
+        )
+    return EngineSettings(block_size, sequences, budget, draft_tokens, graphs)
+
+
+def record_engine_version(engine_version: str, record: Record) -> None:
+    """Disclose that a scenario of another release is priced by the behaviour this package encodes."""
+    if engine_version != ENGINE_BEHAVIOUR_VERSION:
+        record.assume(
+            "engine_version",
+            ENGINE_BEHAVIOUR_VERSION,
+            f"the scenario states {engine_version}; engine behaviour is encoded for this release",
+        )
+
+
+def resolve_cascade(engine: Engine, record: Record) -> bool:
+    """Whether a shared prefix is read once for a batch: never, the default runner has no such path.
+
+    vllm/v1/worker/gpu/attn_utils.py at v0.31.0 passes an empty common prefix to every backend.
+    """
+    if engine.disable_cascade_attn is False:
+        record.override(
+            "disable_cascade_attn", "false", "true", "the default model runner has no cascade attention path"
+        )
+    return False
+
+
+# ---- block size ------------------------------------------------------------------------------------------------
+
+
+def _block_size(engine: Engine, chip: Chip, facts: ModelFacts, cache_element_bytes: float, record: Record) -> int:
+    if engine.block_size:
+        return engine.block_size
+    size, why = _default_block_size(chip, facts, cache_element_bytes)
+    record.assume("block_size", size, f"not stated; {why}")
+    return size
+
+
+def _default_block_size(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
+    """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
+    if "mla" in facts.attention_kinds:
+        if data_center_blackwell(chip):
+            return 32, "latent attention runs on FlashInfer, which takes pages of 32 tokens"
+        if chip.name not in PRE_HOPPER and cache_element_bytes < 2:
+            return 64, "latent attention with an 8-bit cache runs on FlashMLA, which takes pages of 64 tokens"
+    return 16, "every attention backend of this model takes pages of 16 tokens"
+
+
+# ---- scheduler limits ------------------------------------------------------------------------------------------
+
+
+def _scheduler_limits(engine: Engine, chip: Chip, layout: Layout) -> tuple[int, int]:
+    """Token budget and sequence cap of a step (vllm/engine/arg_utils.py at v0.31.0, API server).
+
+    Only unstated values are adjusted: a low-latency dispatch caps the budget, the budget never exceeds what the
+    sequences could fill, and there are never more sequences than budget.
+    """
+    budget, sequences = _limits_by_memory(chip)
+    if engine.all2all_backend in _LOW_LATENCY_BACKENDS and layout.expert_parallel and layout.dp > 1:
+        budget = _LOW_LATENCY_BUDGET
+    sequences = engine.max_num_seqs or sequences
+    if engine.max_num_batched_tokens:
+        budget = engine.max_num_batched_tokens
+    elif engine.max_model_len:
+        budget = min(budget, sequences * engine.max_model_len)
+    if not engine.max_num_seqs:
+        sequences = min(sequences, budget)
+    return budget, sequences
+
+
+def _limits_by_memory(chip: Chip) -> tuple[int, int]:
+    if chip.memory_gib >= 160:
+        return 16384, 1024
+    if chip.memory_gib >= 70 and "a100" not in chip.name.lower():
+        return 8192, 1024
+    return 2048, 256
+
+
+# ---- CUDA graphs -----------------------------------------------------------------------------------------------
+
+
+def _graph_mode(engine: Engine, layout: Layout, facts: ModelFacts, record: Record) -> str:
+    stated = engine.cudagraph_mode.upper()
+    if stated and stated not in GRAPH_MODES:
+        raise RefusedError(
+            f"cudagraph_mode is {engine.cudagraph_mode!r}, accepted are {', '.join(GRAPH_MODES)}",
+            "engine.cudagraph_mode",
+        )
+    if not stated:
+        record.assume("cudagraph_mode", DEFAULT_GRAPH_MODE, "not stated; the engine's default where the backend allows")
+    mode = stated or DEFAULT_GRAPH_MODE
+    # vllm/config/vllm.py at v0.31.0: this dispatch cannot run inside the graphs of a compiled model.
+    dispatch_forbids = engine.all2all_backend == "deepep_high_throughput" and layout.dp > 1 and facts.experts > 0
+    if dispatch_forbids and not facts.interruptible_graphs and mode != "NONE":
+        record.override(
+            "cudagraph_mode", mode, "NONE", "deepep_high_throughput with data parallelism turns CUDA graphs off"
+        )
+        return "NONE"
+    return mode
+
+
+def _graphs(mode: str, engine: Engine, chip: Chip, budget: int, sequences: int, width: int) -> Graphs:
+    uniform, other = GRAPH_MODES[mode]
+    ceiling = 0
+    if mode != "NONE":
+        platform = 1024 if data_center_blackwell(chip) else 512
+        sizes = capture_sizes(
+            sequences,
+            budget,
+            width,
+            platform,
+            stated=tuple(engine.cudagraph_capture_sizes),
+            stated_maximum=engine.max_cudagraph_capture_size,
+        )
+        ceiling = max(sizes, default=0)
+    return Graphs(mode, uniform, other, width, ceiling)
+
+
+def capture_sizes(
+    sequences: int,
+    budget: int,
+    width: int,
+    platform: int,
+    *,
+    stated: tuple[int, ...] = (),
+    stated_maximum: int = 0,
+) -> list[int]:
+    """Token counts for which the engine captures graphs, ascending (vllm/config/vllm.py at v0.31.0).
+
+    Parameters
+    ----------
+    sequences, budget : `max_num_seqs` and `max_num_batched_tokens`.
+    width : tokens of one request in a uniform decode, 1 and one more for each draft token.
+    platform : widest graph by default, 1,024 on data-center Blackwell and 512 elsewhere.
+    stated, stated_maximum : the user's own list or maximum; they are limited by the budget alone.
+
+    Raises `RefusedError` when a stated list and a stated maximum disagree, which the engine refuses to start.
+    """
+    if stated:
+        kept = sorted({size for size in stated if size <= budget})
+        if stated_maximum and stated_maximum != max(kept, default=0):
+            raise RefusedError(
+                f"max_cudagraph_capture_size is {stated_maximum}, but the largest of cudagraph_capture_sizes within "
+                f"the token budget of {budget} is {max(kept, default=0)}; state one of the two, or make them agree",
+                "engine.max_cudagraph_capture_size",
+            )
+        return kept
+    if stated_maximum:
+        return _grid(min(stated_maximum, budget))
+    ceiling = min(2 * sequences * width, platform)
+    sizes = set(_grid(min(budget, ceiling)))
+    if budget <= ceiling:
+        sizes.add(budget)
+    if width == 1 and sequences <= ceiling:
+        sizes.add(sequences)
+    if width > 1:
+        requests = {*_grid(min(sequences, platform)), min(sequences, platform)}
+        sizes.update(count * width for count in requests if count * width <= ceiling)
+    return sorted(size for size in sizes if size <= budget)
+
+
+def _grid(top: int) -> list[int]:
+    """1, 2, 4, then steps of 8 below 256, then steps of 16, up to and including `top`."""
+    return [size for size in (1, 2, 4, *range(8, 256, 8), *range(256, top + 1, 16)) if size <= top]

@@ -1,0 +1,51 @@
+"""Where the routed experts are: how many a rank holds, how each is sliced, whose tokens meet at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykernel.documents import Engine
+from pykernel.errors import RefusedError
+from pykernel.resolve.layout import Layout
+from pykernel.resolve.model_facts import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertPlacement:
+    """Routed experts of one rank, the fullest where they do not divide evenly.
+
+    physical : experts of a layer, replicas included.
+    local : experts that the fullest rank holds.
+    shards : ranks that share one expert's weights; 1 where whole experts are placed.
+    funnel : data-parallel replicas whose tokens meet at a rank's experts.
+    token_slices : ways the arithmetic of those tokens is divided again.
+    """
+
+    physical: int
+    local: int
+    shards: int
+    funnel: int
+    token_slices: int
+
+
+def place_experts(facts: ModelFacts, engine: Engine, layout: Layout) -> ExpertPlacement | None:
+    """The placement, None for a dense model. Raises `RefusedError` when some rank would hold no expert."""
+    if not facts.experts:
+        return None
+    eplb = engine.eplb
+    physical = facts.experts + (eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0)
+    if physical < layout.ep:
+        raise RefusedError(
+            f"expert-parallel width {layout.ep} exceeds the {physical} experts of a layer, so some rank would hold "
+            f"none; the widest that works is {physical}",
+            "parallel.enable_expert_parallel",
+        )
+    dispatched = max(layout.moe_width, layout.ep) > 1 and layout.dp > 1
+    whole = layout.ep > 1
+    return ExpertPlacement(
+        physical=physical,
+        local=-(-physical // layout.ep),
+        shards=1 if whole else layout.tp * layout.dp,
+        funnel=layout.dp if dispatched else 1,
+        token_slices=1 if whole else layout.dp,
+    )

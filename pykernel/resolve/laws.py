@@ -1,0 +1,245 @@
+"""The numbers of the laws: coefficients in scope, in the units and by the names that the core's laws take.
+
+Registry floors are microseconds and become whole nanoseconds, truncated; registry rates are bytes per microsecond and
+become bytes per second (inference-sim/blis-registry, cost-model sets).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from pykernel.documents import Chip
+from pykernel.errors import RefusedError
+from pykernel.resolve.coefficients import Coefficients
+from pykernel.resolve.engine import Graphs
+from pykernel.resolve.layout import Layout
+from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.precision import Precision
+
+WIDEST_SWEPT_GROUP = 16
+"""Collectives were measured at 2, 4, 8 and 16 ranks; a wider group uses the widest that its part has."""
+
+_KINDS_WITH_OWN_RATE = ("swa", "mla", "sparse_mla")
+
+
+@dataclass(frozen=True, slots=True)
+class GemmLaw:
+    """Token ramp of dense arithmetic: fraction of peak `eps_max * m / (m + m_half)` at m tokens."""
+
+    eps_max: float
+    m_half: float
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeLaw:
+    """Decode attention: floor and rate of streaming the cache. A rate of 0 means the device's memory rate, no floor."""
+
+    floor_ns: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillLaw:
+    """Prefill attention: floor, and the factor on the ramp. A scale of 0 means plain dense arithmetic, no floor."""
+
+    floor_ns: int
+    work_scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveLaw:
+    """One collective at one width: latency floor and two rates, bytes/s."""
+
+    floor_ns: int
+    transition_bytes_per_second: float
+    peak_bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostLaw:
+    """Host cost of launching a step, ns: one graph replay, one layer without a graph, one kernel."""
+
+    replay_ns: int
+    eager_layer_ns: int
+    kernel_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """Every coefficient a step's price uses."""
+
+    hbm_bytes_per_second: float
+    gemm: GemmLaw
+    decode: dict[str, DecodeLaw]
+    prefill: PrefillLaw
+    imbalance: float
+    collectives: dict[tuple[str, str], CollectiveLaw]
+    """By operation and group: ("all_reduce", "tensor"), ("alltoall", "expert"), ..."""
+    host: HostLaw
+
+
+def lift_laws(
+    coefficients: Coefficients, chip: Chip, layout: Layout, precision: Precision, facts: ModelFacts, graphs: Graphs
+) -> Laws:
+    """The laws of a deployment. Raises `RefusedError` for a required coefficient that is missing or unusable."""
+    hbm = _hbm_rate(coefficients, chip)
+    gemm = _gemm(coefficients, precision)
+    collectives = {
+        (operation, group): _collective(coefficients, operation, width, chip.name)
+        for operation, group, width in (
+            ("all_reduce", "tensor", layout.tensor.width),
+            ("all_gather", "tensor", layout.tensor.width),
+            ("reduce_scatter", "tensor", layout.tensor.width),
+            ("alltoall", "expert", layout.expert.width),
+        )
+    }
+    decode, prefill = _attention(coefficients, facts)
+    laws = Laws(hbm, gemm, decode, prefill, _imbalance(coefficients, facts), collectives, _host(coefficients))
+    _require_memory(coefficients, layout, facts, graphs)
+    return laws
+
+
+def _hbm_rate(coefficients: Coefficients, chip: Chip) -> float:
+    derate = coefficients.required("hbm_derate", "it scales the part's memory bandwidth")
+    rate = chip.bw_peak_tbs * 1e12 * derate
+    if not (rate > 0 and math.isfinite(rate)):
+        raise RefusedError(f"hbm_derate is {derate}, which gives {rate} bytes/s; it must give a positive rate")
+    return rate
+
+
+def _gemm(coefficients: Coefficients, precision: Precision) -> GemmLaw:
+    suffix = precision.suffix
+    why = f"it sets the efficiency of dense work on weights served in {precision.served}"
+    law = GemmLaw(
+        coefficients.required(f"gemm_eps_max_{suffix}", why), coefficients.required(f"gemm_m_half_{suffix}", why)
+    )
+    shape = [name for name in (f"gemm_n_half_{suffix}", f"gemm_k_half_{suffix}") if name in coefficients]
+    if len(shape) == 1:
+        raise RefusedError(
+            f"only {shape[0]} is given for weights served in {precision.served}; a shape-aware ramp needs both "
+            f"gemm_n_half_{suffix} and gemm_k_half_{suffix}",
+            "scenario.coefficients",
+        )
+    if shape:
+        raise RefusedError(
+            f"{' and '.join(shape)} ask for a shape-aware ramp, which is not priced yet", "scenario.coefficients"
+        )
+    return law
+
+
+def _attention(coefficients: Coefficients, facts: ModelFacts) -> tuple[dict[str, DecodeLaw], PrefillLaw]:
+    """Decode law by attention kind, and the prefill law; absent coefficients are disclosed, not required."""
+    kinds = facts.attention_kinds
+    if not kinds:
+        return {}, PrefillLaw(0, 0.0)
+    floor = _ns(coefficients.optional("attention_decode_floor", "no floor is charged for decode attention"))
+    rate = 1e6 * coefficients.optional("attention_decode_rate", "decode attention reads at the memory rate, no floor")
+    own_rates = {
+        kind: 1e6
+        * coefficients.optional(f"attention_decode_rate_{kind}", f"{kind} layers use the part-wide floor and rate")
+        for kind in _KINDS_WITH_OWN_RATE
+        if kind in kinds
+    }
+    decode = {}
+    for kind in kinds:
+        own = own_rates.get(kind, 0.0)
+        own_floor = _ns(coefficients.get(f"attention_decode_floor_{kind}", 0.0))
+        decode[kind] = DecodeLaw(own_floor or floor, own) if own > 0 else DecodeLaw(floor, rate)
+    prefill = PrefillLaw(
+        _ns(coefficients.optional("attention_prefill_floor", "no floor is charged for prefill attention")),
+        coefficients.optional("attention_prefill_work_scale", "prefill attention runs as dense work, no floor"),
+    )
+    return decode, prefill
+
+
+def _imbalance(coefficients: Coefficients, facts: ModelFacts) -> float:
+    """Factor on routed arithmetic for uneven routing; 1 where it is absent or not positive."""
+    if not facts.experts:
+        return 1.0
+    factor = coefficients.optional("moe_routing_imbalance_median", "routing is taken as even")
+    return factor if factor > 0 else 1.0
+
+
+def _host(coefficients: Coefficients) -> HostLaw:
+    def launch(name: str) -> int:
+        return _ns(coefficients.optional(name, "this host cost is zero"))
+
+    for name in ("admission_per_token", "admission_per_request", "output_token", "completion"):
+        launch(f"host_{name}")
+    return HostLaw(
+        eager_layer_ns=launch("host_launch_eager_per_layer"),
+        kernel_ns=launch("host_launch_per_kernel"),
+        replay_ns=launch("host_replay_graph_per_step"),
+    )
+
+
+def _ns(microseconds: float) -> int:
+    return int(microseconds * 1000)
+
+
+# ---- collectives -----------------------------------------------------------------------------------------------
+
+
+def _collective(coefficients: Coefficients, operation: str, width: int, chip: str) -> CollectiveLaw:
+    suffix = chip.replace("-", "_")
+    measured = measured_widths(coefficients, operation, chip)
+    chosen = _nearest_width(width, measured, operation, chip)
+
+    def part(name: str) -> float:
+        return coefficients[f"collective_{name}_{operation}_fp16_{chosen}rank_{suffix}"]
+
+    return CollectiveLaw(_ns(part("floor")), part("transition_rate") * 1e6, part("peak_rate") * 1e6)
+
+
+def measured_widths(coefficients: Coefficients, operation: str, chip: str) -> list[int]:
+    """Group widths for which floor, transition rate and peak rate of an operation are all in scope, ascending."""
+    suffix = chip.replace("-", "_")
+    floor = re.compile(rf"collective_floor_{operation}_fp16_([1-9]\d*)rank_{re.escape(suffix)}")
+    widths = [int(match[1]) for name in coefficients if (match := floor.fullmatch(name))]
+    return sorted(
+        width
+        for width in widths
+        if all(
+            f"collective_{part}_{operation}_fp16_{width}rank_{suffix}" in coefficients
+            for part in ("peak_rate", "transition_rate")
+        )
+    )
+
+
+def _nearest_width(width: int, measured: list[int], operation: str, chip: str) -> int:
+    if measured and width <= measured[0]:
+        return measured[0]
+    if width in measured:
+        return width
+    if measured and width > WIDEST_SWEPT_GROUP:
+        return measured[-1]
+    found = ", ".join(map(str, measured)) or "none"
+    raise RefusedError(
+        f"{operation} over {width} ranks is not measured on {chip}; widths measured completely: {found}",
+        "scenario.coefficients",
+    )
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------
+
+
+def _require_memory(coefficients: Coefficients, layout: Layout, facts: ModelFacts, graphs: Graphs) -> None:
+    """Refuse a deployment whose memory could not be sized, before anybody relies on its price."""
+    why = "memory cannot be sized without it (sets cost-model-memory and cost-model-primitives)"
+    coefficients.required("engine_workspace_bytes", why)
+    coefficients.required(f"cudagraph_capture_bytes_{graphs.mode.lower()}", why)
+    coefficients.required("activation_scratch_floor_bytes", why)
+    family = "moe" if facts.experts else "dense"
+    coefficients.required(snapped(coefficients, f"activation_buffer_count_{family}", min(layout.tp, 8)), why)
+    if max(layout.tp, layout.moe_width, layout.pcp, layout.dcp) > 1:
+        coefficients.required(snapped(coefficients, "nccl_communicator_bytes", layout.tp), why)
+
+
+def snapped(coefficients: Coefficients, family: str, width: int) -> str:
+    """Name of the entry of a vendor's table for `width` ranks: the widest declared not above it, else the narrowest."""
+    declared = [size for size in (1, 2, 4, 8, 16) if f"{family}_{size}rank" in coefficients]
+    fitting = [size for size in declared if size <= width]
+    chosen = fitting[-1] if fitting else declared[0] if declared else width
+    return f"{family}_{chosen}rank"

@@ -1,0 +1,149 @@
+"""Where the ranks of an engine are: parallel widths, the groups that talk to each other, and what leaves a node.
+
+Ranks are numbered data > prefill-context > tensor, tensor innermost, and a node holds consecutive ranks
+(vllm/distributed/parallel_state.py at v0.31.0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykernel.documents import Chip, Cluster, Engine, Fabric, Parallel, Rules
+from pykernel.errors import RefusedError
+from pykernel.resolve.record import Record
+
+GATHER_BACKENDS = frozenset({"", "naive", "allgather_reducescatter"})
+"""All-to-all backends that gather dense tokens; with expert parallelism every other one routes the selected ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that take part in one collective.
+
+    `stride` is the distance between neighbouring members, `per_node` the most members one node can hold.
+    """
+
+    width: int
+    stride: int
+    per_node: int
+    crosses_nodes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parallel layout of one pool. Widths that are not used are 1."""
+
+    tp: int
+    dp: int
+    pcp: int
+    dcp: int
+    ep: int
+    moe_width: int
+    expert_parallel: bool
+    sequence_parallel_moe: bool
+    routed_dispatch: bool
+    all_reduce_backend: str
+    nodes_spanned: int
+    rack_domain: bool
+    link_ratio: float
+    tensor: Group
+    expert: Group
+
+    @property
+    def widest(self) -> int:
+        """Ranks of the widest group."""
+        return max(self.tp, self.moe_width, self.tp * self.pcp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What of the cluster decides whether a group stays on its node."""
+
+    gpus_per_node: int
+    rack_size: int
+
+    def group(self, width: int, stride: int) -> Group:
+        per_node = max(self.gpus_per_node // stride, 1)
+        in_one_rack = 0 < width * stride <= self.rack_size
+        crosses = width > per_node and not in_one_rack
+        return Group(width, stride, per_node, crosses)
+
+
+def resolve_layout(
+    cluster: Cluster,
+    parallel: Parallel,
+    engine: Engine,
+    chip: Chip,
+    fabric: Fabric | None,
+    rules: Rules,
+    record: Record,
+) -> Layout:
+    """The layout of a pool. Raises `RefusedError` for what is not priced: pipeline and context parallelism."""
+    _refuse_unpriced_axes(parallel)
+    tp, dp, pcp, dcp = parallel.tp, parallel.dp, max(parallel.pcp, 1), max(parallel.dcp, 1)
+    block = tp * pcp * dp
+    expert_parallel = parallel.enable_expert_parallel
+    ep = block if expert_parallel else 1
+    # Without expert parallelism the data-parallel replicas still share the experts, each expert sliced over all ranks.
+    moe_width = block if expert_parallel or dp > 1 else 1
+    rack_domain = chip.gpus_per_rack > 0 and chip.intra_rack_bw_gbps > 0
+    rack_size = (cluster.gpus_per_rack or chip.gpus_per_rack) if rack_domain else 0
+    place = _Place(cluster.gpus_per_node, rack_size)
+    return Layout(
+        tp=tp,
+        dp=dp,
+        pcp=pcp,
+        dcp=dcp,
+        ep=ep,
+        moe_width=moe_width,
+        expert_parallel=expert_parallel,
+        sequence_parallel_moe=rules.sequence_parallel_moe(engine.all2all_backend, expert_parallel, tp, dp),
+        routed_dispatch=expert_parallel and engine.all2all_backend not in GATHER_BACKENDS,
+        all_reduce_backend=_all_reduce_backend(cluster, parallel, engine, rules, rack_domain, record),
+        nodes_spanned=_nodes_spanned(cluster, max(tp, moe_width, tp * pcp), rack_domain),
+        rack_domain=rack_domain,
+        link_ratio=_link_ratio(chip, fabric),
+        tensor=place.group(tp, 1),
+        expert=place.group(max(moe_width, ep), 1),
+    )
+
+
+def _refuse_unpriced_axes(parallel: Parallel) -> None:
+    for axis, why in (
+        ("pp", "pipeline parallelism is not priced; the nearest setting that is: pp 1 with a wider tp"),
+        ("pcp", "prefill-context parallelism is not priced yet; leave it out"),
+        ("dcp", "decode-context parallelism is not priced yet; leave it out"),
+    ):
+        width = getattr(parallel, axis)
+        if width > 1:
+            raise RefusedError(f"{axis} is {width}: {why}", f"parallel.{axis}")
+
+
+def _nodes_spanned(cluster: Cluster, widest: int, rack_domain: bool) -> int:
+    """Nodes that the widest group covers; the `nodes_spanned` dimension of a coefficient's scope."""
+    if rack_domain and cluster.gpus_per_rack > 0 and widest <= cluster.gpus_per_rack:
+        return 1
+    return -(-widest // cluster.gpus_per_node)
+
+
+def _link_ratio(chip: Chip, fabric: Fabric | None) -> float:
+    if fabric is None or fabric.inter_node_bw_gbps <= 0 or chip.intra_node_bw_gbps <= 0:
+        return 1.0
+    return chip.intra_node_bw_gbps / fabric.inter_node_bw_gbps
+
+
+def _all_reduce_backend(
+    cluster: Cluster, parallel: Parallel, engine: Engine, rules: Rules, rack_domain: bool, record: Record
+) -> str:
+    """`custom` or `nccl`; a request for the custom kernel that cannot be honoured is recorded as an override."""
+    tp = parallel.tp
+    if engine.disable_custom_all_reduce or engine.allreduce_backend == "nccl":
+        return "nccl"
+    if not rules.supports_custom_all_reduce(tp):
+        reason = f"the custom all-reduce kernel does not support {tp} ranks"
+    elif tp > cluster.gpus_per_node and not rack_domain:
+        reason = f"{tp} ranks exceed the {cluster.gpus_per_node} GPUs of a node and no multi-node NVLink joins them"
+    else:
+        return "custom"
+    record.override("allreduce_backend", "custom", "nccl", reason)
+    return "nccl"

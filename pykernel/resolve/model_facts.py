@@ -1,0 +1,96 @@
+"""What the rules of resolution ask of a model graph: which layers the stack holds, and of what kind.
+
+Only layer kinds that the stack runs count; a kind that serves the speculator alone decides nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pykernel.documents import LayerKind, ModelGraph, Node
+
+LATENT_KINDS = frozenset({"mla", "sparse_mla"})
+DSA_LATENT_WIDTH = 576
+"""Cached width of the DeepSeek-V3.2 family, which has the engine pick a sparse backend of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackKind:
+    """A layer kind of the stack: its declaration, how often it occurs, and its cache-holding attention."""
+
+    kind: LayerKind
+    count: int
+    primary: Node | None
+
+    def nodes(self, op: str) -> list[Node]:
+        """The kind's nodes of one primitive, in order."""
+        return [node for node in self.kind.nodes if node.op == op]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """The stack of a model, one entry a layer kind, in order of first appearance."""
+
+    kinds: tuple[StackKind, ...]
+
+    @property
+    def layers(self) -> int:
+        return sum(kind.count for kind in self.kinds)
+
+    @property
+    def attentions(self) -> list[Node]:
+        """The cache-holding attention of every kind that has one."""
+        return [kind.primary for kind in self.kinds if kind.primary is not None]
+
+    @property
+    def attention_kinds(self) -> set[str]:
+        return {node.kind for node in self.attentions}
+
+    @property
+    def experts(self) -> int:
+        """Routed experts of the widest layer; 0 for a dense model."""
+        return max((node.experts for kind in self.kinds for node in kind.nodes("GroupedGEMM")), default=0)
+
+    @property
+    def recurrent_kinds(self) -> set[str]:
+        return {node.recurrent_kind for kind in self.kinds for node in kind.nodes("RecurrentUpdate")}
+
+    @property
+    def has_scorers(self) -> bool:
+        """Whether some layer scores its context before it attends (an indexer)."""
+        return any(node.role for kind in self.kinds for node in kind.nodes("Attention"))
+
+    @property
+    def latent(self) -> bool:
+        return bool(self.attention_kinds & LATENT_KINDS)
+
+    @property
+    def sparse_latent_width(self) -> int:
+        """Cached width of the sparse latent layers; 0 when there are none."""
+        return max((node.d_h for node in self.attentions if node.kind == "sparse_mla"), default=0)
+
+    @property
+    def dsa(self) -> bool:
+        return self.sparse_latent_width == DSA_LATENT_WIDTH
+
+    @property
+    def interruptible_graphs(self) -> bool:
+        """Whether the engine captures graphs around attention calls instead of compiling the model.
+
+        The engine lists architectures (vllm/config/vllm.py at v0.31.0); in a graph they are the models with sparse
+        latent attention, an indexer, or delta attention.
+        """
+        return self.sparse_latent_width > 0 or self.has_scorers or "kda" in self.recurrent_kinds
+
+
+def model_facts(model: ModelGraph) -> ModelFacts:
+    """The facts of a model whose graph has been validated."""
+    declared = {kind.id: kind for kind in model.layer_kinds}
+    counts = Counter(model.stack.layers())  # keeps the order of first appearance
+    return ModelFacts(tuple(StackKind(declared[id_], n, _primary(declared[id_])) for id_, n in counts.items()))
+
+
+def _primary(kind: LayerKind) -> Node | None:
+    """The attention whose KV cache the engine sizes: the first without a role."""
+    return next((node for node in kind.nodes if node.op == "Attention" and not node.role), None)

@@ -16,8 +16,6 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench cdef c-warnings sanitize prerequisites rebuild clean
 
-rebuild:
-
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
 	$(VENV)/bin/$(PIP) .
@@ -34,11 +32,13 @@ lint: $(VENV)/developed
 bench: $(VENV)/developed
 	$(VENV)/bin/pytest --benchmark-enable --benchmark-only
 
+rebuild:
+
 cdef:
 	$(PYTHON) csrc/binding/make_cdef.py
 
 prerequisites:
-	@sh scripts/prerequisites.sh "$(PYTHON)"
+	@sh .ci/prerequisites.sh "$(PYTHON)"
 
 $(VENV)/created: | prerequisites
 	$(PYTHON) -m venv --clear $(VENV)
@@ -46,6 +46,7 @@ $(VENV)/created: | prerequisites
 
 # An editable install: Python changes count at once, and C changes lead here again, as does a lost extension.
 $(VENV)/developed: $(VENV)/created $(BUILD_FILES) $(if $(wildcard pykernel/_native*.so),,rebuild)
+	$(VENV)/bin/python csrc/binding/make_cdef.py --check
 	$(VENV)/bin/$(PIP) --editable '.[dev]'
 	touch $@
 

@@ -9,20 +9,20 @@ int64_t pk_prefill_pairs4(int64_t scheduled, int64_t computed, int64_t window) {
     return 4 * inside * (computed + 1) + 2 * inside * (inside - 1) - 2 * inside + 4 * (scheduled - inside) * window;
 }
 
-static double entries_read(const pk__attention *attention, const pk__sums *sums) {
-    int64_t entries =
-        attention->window_slot < 0 ? sums->decode_context : sums->window_context[attention->window_slot];
-    return (double)entries;
+int64_t pk_read_entries(const pk_read_law *law, int64_t context) {
+    if (law->law == PK_READ_ALL) return context;
+    if (law->law == PK_READ_WINDOW) return pk__min(context, law->window);
+    int64_t ratio = law->compress_ratio;
+    int64_t selected = law->top_k > 0 ? pk__min((int64_t)law->top_k * ratio, context) : context;
+    return pk__min(context * ratio, selected + pk__min(context, law->window) * ratio);
 }
 
 static double prefill_flops(const pk__attention *attention, const pk__sums *sums) {
-    double pairs4 = attention->window_slot < 0 ? 2.0 * (double)sums->prefill_pairs2
-                                               : (double)sums->window_pairs4[attention->window_slot];
-    return pairs4 * attention->flops_per_pair4;
+    return (double)sums->pairs4[attention->window_slot] * attention->flops_per_pair4;
 }
 
 double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step) {
-    if (step->sums->prefill_requests == 0 || attention->prefill.law != PK_PREFILL_DENSE) return 0;
+    if (step->sums->prefills == 0 || attention->prefill.law != PK_PREFILL_DENSE) return 0;
     return prefill_flops(attention, step->sums);
 }
 
@@ -36,17 +36,31 @@ static void merge_floors(const pk__attention *attention, pk__charge *charge) {
 
 pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *step) {
     const pk__sums *sums = step->sums;
-    bool decodes = sums->decode_requests > 0;
-    bool prefills = sums->prefill_requests > 0;
+    bool decodes = sums->decodes > 0;
+    bool prefills = sums->prefills > 0;
     bool has_rate = attention->decode.law == PK_DECODE_FLOOR_RATE;
     bool has_scale = attention->prefill.law == PK_PREFILL_FLOOR_RAMP;
     pk__charge charge = {0};
     if (decodes)
-        charge.hbm = attention->decode_floor_s + entries_read(attention, sums) * attention->decode_seconds_per_entry;
+        charge.hbm = attention->decode_floor_s +
+                     (double)sums->reads[attention->read_slot] * attention->decode_seconds_per_entry;
     if (prefills && has_scale) {
         double rate = step->attention_flop_rate * attention->prefill.work_scale;
         charge.sm = attention->prefill_floor_s + pk__flop_seconds(prefill_flops(attention, sums), rate) * step->derate;
     }
     if (decodes && prefills && attention->one_mixed_launch && has_rate && has_scale) merge_floors(attention, &charge);
     return charge;
+}
+
+double pk__scorer_seconds(const pk__scorer *scorer, const pk__step *step) {
+    const pk_kernel *kernel = step->kernel;
+    const pk__sums *sums = step->sums;
+    if (sums->decodes == 0) return 0;
+    int64_t scanned = sums->reads[0];
+    /* Unlike what the attention reads, the bounds of a scan hold for the batch as a whole. */
+    if (scorer->window > 0) scanned = pk__min(scanned, pk__multiply(scorer->window, sums->decodes));
+    double entries = (double)scanned / scorer->compress_ratio;
+    if (scorer->sharded && kernel->decode_ranks > 1)
+        entries = (double)pk_decode_shard((int64_t)(entries + 0.5), kernel->decode_ranks, kernel->interleave);
+    return scorer->floor_s + entries * scorer->seconds_per_entry;
 }

@@ -7,9 +7,9 @@ static pk_status check_header(const pk_batch *batch, pk_error *error) {
     if (batch == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "batch", "batch is NULL");
     pk_status status = pk__check_struct(batch->struct_size, batch->flags, sizeof *batch, "batch", error);
     if (status != PK_OK) return status;
-    if (batch->count < 0 || batch->count > PK_MAX_BATCH_TOKENS)
+    if (batch->count < 0 || batch->count > PK_MAX_REQUESTS)
         return pk__fail(error, PK_BATCH_VALUE, "batch.count", "count is %lld, accepted is 0 to %d",
-                        (long long)batch->count, PK_MAX_BATCH_TOKENS);
+                        (long long)batch->count, PK_MAX_REQUESTS);
     if (batch->count > 0 && (batch->scheduled == NULL || batch->computed == NULL))
         return pk__fail(error, PK_NULL_ARGUMENT, batch->scheduled == NULL ? "batch.scheduled" : "batch.computed",
                         "the array is NULL for %lld requests", (long long)batch->count);
@@ -72,44 +72,98 @@ pk_status pk_batch_check(const pk_batch *batch, pk_error *error) {
     return status != PK_OK ? status : check_requests(batch, error);
 }
 
-static void scan_requests(const pk_batch *batch, int64_t width, pk__sums *sums) {
-    for (int64_t i = 0; i < batch->count; i++) {
-        int64_t scheduled = batch->scheduled[i], computed = batch->computed[i];
-        sums->tokens += scheduled;
-        sums->uniform_decode &= scheduled == width;
-        if (scheduled + computed == 0) continue; /* a request with nothing to attend */
-        if (scheduled > batch->decode_threshold) {
-            sums->prefill_requests += 1;
-            sums->prefill_pairs2 += scheduled * (2 * computed + scheduled);
-            sums->sampled_rows += 1;
-        } else {
-            sums->decode_requests += 1;
-            sums->decode_context += scheduled + computed;
-            sums->sampled_rows += scheduled;
-        }
-    }
+static int64_t entries_of(const pk_kernel *kernel, const pk_read_law *law, int64_t context) {
+    int64_t entries = pk_read_entries(law, context);
+    if (!law->sharded || kernel->decode_ranks <= 1) return entries;
+    /* Ranks share whole entries, so a fraction of one is rounded first; the shard then counts in entries. */
+    int64_t ratio = law->law == PK_READ_SELECTED ? law->compress_ratio : 1;
+    return pk_decode_shard((2 * entries + ratio) / (2 * ratio), kernel->decode_ranks, kernel->interleave);
 }
 
-static void scan_window(const pk_batch *batch, int64_t window, int64_t *context, int64_t *pairs4) {
-    int64_t read = 0, pairs = 0;
+static void scan_requests(const pk_batch *batch, int64_t width, pk__sums *sums) {
+    int64_t pairs4 = 0, context = 0;
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t scheduled = batch->scheduled[i], computed = batch->computed[i];
-        if (scheduled > batch->decode_threshold)
-            pairs += pk_prefill_pairs4(scheduled, computed, window);
-        else
-            read += pk__min(scheduled + computed, window);
+        sums->scheduled += scheduled;
+        sums->uniform_decode &= scheduled == width;
+        if (scheduled + computed == 0) continue; /* nothing to attend */
+        sums->attending += 1;
+        sums->any_computed |= computed > 0;
+        if (scheduled > batch->decode_threshold) {
+            sums->prefills += 1;
+            sums->prefill_tokens += scheduled;
+            pairs4 += pk_prefill_pairs4(scheduled, computed, 0);
+        } else {
+            sums->decodes += 1;
+            sums->decode_rows += scheduled;
+            context += scheduled + computed;
+        }
     }
-    *context = read;
-    *pairs4 = pairs;
+    sums->reads[0] = context;
+    sums->pairs4[0] = pairs4;
+    sums->local_tokens = sums->scheduled;
+    sums->sampled_rows = sums->decode_rows + sums->prefills;
+}
+
+static int64_t sum_reads(const pk_batch *batch, const pk_kernel *kernel, const pk_read_law *law) {
+    int64_t entries = 0;
+    for (int64_t i = 0; i < batch->count; i++)
+        if (batch->scheduled[i] <= batch->decode_threshold)
+            entries += entries_of(kernel, law, batch->scheduled[i] + batch->computed[i]);
+    return entries;
+}
+
+static int64_t sum_pairs4(const pk_batch *batch, int64_t window) {
+    int64_t pairs4 = 0;
+    for (int64_t i = 0; i < batch->count; i++)
+        if (batch->scheduled[i] > batch->decode_threshold)
+            pairs4 += pk_prefill_pairs4(batch->scheduled[i], batch->computed[i], window);
+    return pairs4;
+}
+
+/* Prefill-context ranks share every prefill: the sums of the busiest rank replace those of the whole. */
+static void share_prefills(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums) {
+    int64_t whole = sums->prefill_tokens;
+    sums->prefill_tokens = 0;
+    for (uint32_t slot = 0; slot < kernel->window_count; slot++) sums->pairs4[slot] = 0;
+    for (int64_t i = 0; i < batch->count; i++) {
+        if (batch->scheduled[i] <= batch->decode_threshold) continue;
+        pk_prefill_share share = pk_share_prefill(batch->scheduled[i], batch->computed[i], kernel->prefill_ranks,
+                                                  kernel->decode_ranks > 1);
+        sums->prefill_tokens += share.tokens;
+        sums->pairs4[0] += share.pairs4;
+        for (uint32_t slot = 1; slot < kernel->window_count; slot++)
+            for (int run = 0; run < 2; run++)
+                sums->pairs4[slot] +=
+                    pk_prefill_pairs4(share.run_tokens[run], share.run_computed[run], kernel->windows[slot]);
+    }
+    sums->local_tokens -= whole - sums->prefill_tokens;
 }
 
 pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums, pk_error *error) {
     pk_status status = pk_batch_check(batch, error);
     if (status != PK_OK) return status;
-    *sums = (pk__sums){.uniform_decode = true};
+    *sums = (pk__sums){.pad_tokens = batch->pad_tokens, .uniform_decode = true};
     scan_requests(batch, kernel->host.uniform_width, sums);
-    sums->padded_tokens = sums->tokens + batch->pad_tokens;
-    for (int32_t slot = 0; slot < kernel->window_count; slot++)
-        scan_window(batch, kernel->windows[slot], &sums->window_context[slot], &sums->window_pairs4[slot]);
+    for (uint32_t slot = 1; slot < kernel->read_count; slot++)
+        sums->reads[slot] = sum_reads(batch, kernel, &kernel->reads[slot]);
+    if (kernel->prefill_ranks > 1)
+        share_prefills(batch, kernel, sums);
+    else
+        for (uint32_t slot = 1; slot < kernel->window_count; slot++)
+            sums->pairs4[slot] = sum_pairs4(batch, kernel->windows[slot]);
     return PK_OK;
+}
+
+void pk__scan_draft(const pk_batch *batch, const pk_kernel *kernel, int32_t pass, pk__sums *sums) {
+    *sums = (pk__sums){.any_computed = true};
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t context = batch->scheduled[i] + batch->computed[i];
+        if (context == 0) continue;
+        sums->attending += 1;
+        for (uint32_t slot = 0; slot < kernel->read_count; slot++)
+            sums->reads[slot] += entries_of(kernel, &kernel->reads[slot], context + pass - 1);
+    }
+    sums->scheduled = sums->local_tokens = sums->attending;
+    sums->decodes = sums->decode_rows = sums->sampled_rows = sums->attending;
 }

@@ -24,10 +24,44 @@ double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio) {
     return slowed(link_ratio, width / per_node - 1, width - 1);
 }
 
-void pk__add_collective(const pk__collective *collective, double units, pk__charge *charge) {
-    double seconds =
-        collective->launches * pk_collective_seconds(&collective->law, units * collective->bytes_per_token);
-    if (collective->resource == PK_NIC)
+static double units_of(const pk__collective *collective, const pk__step *step) {
+    const pk__sums *sums = step->sums;
+    switch (collective->units) {
+    case PK_UNITS_DECODE_ROWS:
+        return (double)sums->decode_rows;
+    case PK_UNITS_CONTEXT_ROWS:
+        return sums->any_computed ? (double)sums->scheduled : 0;
+    case PK_UNITS_PREFILL_ROWS:
+        return (double)(sums->prefill_tokens * step->kernel->prefill_ranks);
+    default:
+        return step->tokens;
+    }
+}
+
+/* The context of the prefills, gathered run by run, each run in equal launches of at most a chunk. */
+static double context_seconds(const pk__collective *collective, const pk__step *step) {
+    double seconds = 0;
+    if (step->sums->prefills == 0) return 0;
+    int64_t from = 0, tokens;
+    while ((tokens = pk__next_context_run(step->batch, &from)) > 0) {
+        int64_t chunk = step->kernel->context_chunk;
+        double launches = (double)((tokens + chunk - 1) / chunk);
+        double bytes = (double)tokens * collective->bytes_per_unit / launches;
+        seconds += launches * pk_collective_seconds(&collective->law, bytes);
+    }
+    return seconds;
+}
+
+double pk__collective_seconds(const pk__collective *collective, const pk__step *step) {
+    if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return context_seconds(collective, step);
+    double units = units_of(collective, step);
+    return units > 0 ? pk_collective_seconds(&collective->law, units * collective->bytes_per_unit) : 0;
+}
+
+void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge) {
+    if (collective->resource == PK_SM)
+        charge->sm += seconds;
+    else if (collective->resource == PK_NIC)
         charge->nic += seconds;
     else
         charge->nvlink += seconds;

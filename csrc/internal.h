@@ -39,22 +39,31 @@ static inline double pk__seconds(int64_t ns) { return (double)ns / 1e9; }
 /* A collective with its law, span and link worked in. */
 typedef struct pk__collective {
     pk_collective_law law;
-    double bytes_per_token; /* span factor included */
-    double launches;
+    double bytes_per_unit; /* span factor included */
+    uint32_t units;        /* PK_UNITS_*; 0 = no collective */
     int32_t resource;
-    int32_t reserved;
 } pk__collective;
 
 typedef struct pk__attention {
     pk_decode_law decode;
     pk_prefill_law prefill;
     double decode_floor_s;
-    double decode_seconds_per_entry; /* of one cached token read */
+    double decode_seconds_per_entry; /* of one cached token read, or of the fraction the read law counts in */
     double prefill_floor_s;
-    double flops_per_pair4;          /* prefill FLOP of this rank for pairs4 = 1 */
-    int32_t window_slot;             /* into pk_kernel.windows; -1 = no window */
-    int32_t one_mixed_launch;
+    double flops_per_pair4; /* prefill FLOP of this rank for pairs4 = 1 */
+    uint32_t read_slot;     /* into the sums of a batch */
+    uint32_t window_slot;
+    uint32_t one_mixed_launch;
+    uint32_t reserved;
 } pk__attention;
+
+typedef struct pk__scorer {
+    double floor_s;
+    double seconds_per_entry;
+    int64_t window;
+    int32_t compress_ratio;
+    int32_t sharded;
+} pk__scorer;
 
 typedef struct pk__experts {
     double flops_per_token; /* of the fullest rank, for one token before the funnel */
@@ -67,10 +76,12 @@ typedef struct pk__experts {
 
 typedef struct pk__layer {
     double count;
-    double flops_per_token; /* of this rank */
+    double flops_per_token; /* of this rank; matrices priced by shape count for more than they are */
     double weight_bytes;
     double elementwise_bytes_per_token;
+    pk_recurrent_law recurrent;
     uint32_t attention_first, attention_count;
+    uint32_t scorer_first, scorer_count;
     uint32_t experts_first, experts_count;
     uint32_t collective_first, collective_count;
 } pk__layer;
@@ -78,27 +89,33 @@ typedef struct pk__layer {
 typedef struct pk__head {
     double flops_per_row;
     double read_seconds;
-    pk__collective gather; /* launches 0 = none */
+    pk__collective gather;
     uint32_t rows;
     uint32_t present;
 } pk__head;
 
-/* One block: this struct, then the arrays at their offsets. */
+/* One block: this struct, then the arrays at their offsets. Slot 0 of reads is the whole context, unsharded; slot 0
+ * of windows is no window. */
 struct pk_kernel {
     uint64_t size;
     int32_t sm_count;
-    int32_t window_count;
+    int32_t draft_passes;
+    int32_t prefill_ranks;
+    int32_t decode_ranks;
+    int32_t interleave;
+    uint32_t read_count, window_count;
+    uint32_t layer_count, draft_layer_count;
+    uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at;
+    int64_t context_chunk;
     double peak_flops;
     double hbm_bytes_per_second;
     pk_gemm_law gemm;
     pk_host host;
     int64_t graph_ns[3]; /* launch term by pk_graph_mode */
     int64_t dispatch_ns; /* of the kernels, in every mode */
-    int64_t windows[PK_MAX_WINDOWS];
+    pk_read_law reads[PK_MAX_READS];
+    int64_t windows[PK_MAX_READS];
     pk__head head;
-    uint32_t layer_count;
-    uint32_t layers_at, attentions_at, experts_at, collectives_at;
-    uint32_t reserved;
 };
 
 static inline const void *pk__at(const pk_kernel *kernel, uint32_t offset) {
@@ -108,6 +125,7 @@ static inline const pk__layer *pk__layers(const pk_kernel *kernel) { return pk__
 static inline const pk__attention *pk__attentions(const pk_kernel *kernel) {
     return pk__at(kernel, kernel->attentions_at);
 }
+static inline const pk__scorer *pk__scorers(const pk_kernel *kernel) { return pk__at(kernel, kernel->scorers_at); }
 static inline const pk__experts *pk__expert_sets(const pk_kernel *kernel) { return pk__at(kernel, kernel->experts_at); }
 static inline const pk__collective *pk__collectives(const pk_kernel *kernel) {
     return pk__at(kernel, kernel->collectives_at);
@@ -121,31 +139,45 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error);
 /* Integer sums over the requests of a step: order plays no part, nothing rounds, nothing overflows (the limits of
  * pk_batch see to that). */
 typedef struct pk__sums {
-    int64_t tokens;           /* scheduled, of all requests */
-    int64_t padded_tokens;    /* with the pad tokens */
+    int64_t scheduled;       /* tokens, of all requests */
+    int64_t pad_tokens;
+    int64_t local_tokens;    /* scheduled, less what other prefill-context ranks take */
     int64_t sampled_rows;
-    int64_t decode_requests;
-    int64_t decode_context;   /* tokens the decodes attend */
-    int64_t prefill_requests;
-    int64_t prefill_pairs2;   /* 2 * scheduled * computed + scheduled^2, of the prefills */
-    bool uniform_decode;      /* takes the uniform column of the graph modes; an empty list does */
-    int64_t window_context[PK_MAX_WINDOWS]; /* decode_context, each request cut to the window */
-    int64_t window_pairs4[PK_MAX_WINDOWS];
+    int64_t attending;       /* requests with anything to attend */
+    int64_t decodes;         /* requests */
+    int64_t decode_rows;     /* their tokens */
+    int64_t prefills;        /* requests */
+    int64_t prefill_tokens;  /* of this rank */
+    bool any_computed;       /* whether any request has computed tokens */
+    bool uniform_decode;     /* takes the uniform column of the graph modes; an empty list does */
+    int64_t reads[PK_MAX_READS];   /* entries that decodes read, by read law */
+    int64_t pairs4[PK_MAX_READS];  /* query-key pairs of prefills times four, by window */
 } pk__sums;
 
 pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums, pk_error *error);
+
+/* The sums of the speculator's pass `pass` (2, 3, ...) after the step: one token for each attending request. */
+void pk__scan_draft(const pk_batch *batch, const pk_kernel *kernel, int32_t pass, pk__sums *sums);
+
+/* The next run of prefill context that is gathered together: the computed tokens of the prefills that schedule at
+ * least *from tokens, up to the next prefill without context. Returns its tokens, 0 after the last run, and moves
+ * *from on. */
+int64_t pk__next_context_run(const pk_batch *batch, int64_t *from);
 
 /* ---- a step -------------------------------------------------------------------------------------------------- */
 
 /* What every law of a step reads. */
 typedef struct pk__step {
     const pk_kernel *kernel;
+    const pk_batch *batch;
     const pk__sums *sums;
-    double tokens;    /* rows of the forward pass, pad rows included */
-    double flop_rate; /* FLOP/s at that many rows; 0 for none */
+    double tokens;              /* rows of the forward pass on this rank, pad rows included */
+    double flop_rate;           /* FLOP/s at that many rows; 0 for none */
     double attention_flop_rate; /* the same without the pad rows */
-    double derate;    /* all SMs over those left, >= 1 */
+    double derate;              /* all SMs over those left, >= 1 */
 } pk__step;
+
+pk__step pk__step_of(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums);
 
 /* Seconds by resource. */
 typedef struct pk__charge {
@@ -158,8 +190,11 @@ static inline double pk__flop_seconds(double flops, double rate) { return flops 
 double pk__sm_derate(const pk_kernel *kernel, int64_t sm_budget);
 double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step);
 pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *step);
+double pk__scorer_seconds(const pk__scorer *scorer, const pk__step *step);
+double pk__recurrent_seconds(const pk_recurrent_law *law, double tokens);
 pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step);
-void pk__add_collective(const pk__collective *collective, double units, pk__charge *charge);
+double pk__collective_seconds(const pk__collective *collective, const pk__step *step);
+void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge);
 int64_t pk__graph_ns(const pk_kernel *kernel, const pk__sums *sums);
 
 #endif /* PK_INTERNAL_H */

@@ -5,44 +5,73 @@
 #include <string.h>
 
 typedef struct layout {
-    size_t layers, attentions, experts, collectives, total;
+    size_t layers, attentions, scorers, experts, collectives, total;
 } layout;
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
 
+static uint32_t all_layers(const pk_spec *spec) { return spec->layer_count + spec->draft_layer_count; }
+
 static layout lay_out(const pk_spec *spec) {
     layout at;
     at.layers = aligned(sizeof(pk_kernel));
-    at.attentions = aligned(at.layers + spec->layer_count * sizeof(pk__layer));
-    at.experts = aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
+    at.attentions = aligned(at.layers + all_layers(spec) * sizeof(pk__layer));
+    at.scorers = aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
+    at.experts = aligned(at.scorers + spec->scorer_count * sizeof(pk__scorer));
     at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
     at.total = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
     return at;
 }
 
-/* Layers with the same window share one scan of the batch. */
-static pk_status find_window(pk_kernel *kernel, int64_t window, int32_t *slot, pk_error *error) {
-    *slot = -1;
-    if (window == 0 || window > PK_MAX_REQUEST_TOKENS) return PK_OK; /* wider than any context: no bound */
-    for (int32_t i = 0; i < kernel->window_count; i++)
-        if (kernel->windows[i] == window) *slot = i;
-    if (*slot >= 0) return PK_OK;
-    if (kernel->window_count == PK_MAX_WINDOWS)
-        return pk__fail(error, PK_SPEC_LIMIT, "attentions", "more than %d different windows", PK_MAX_WINDOWS);
-    *slot = kernel->window_count++;
-    kernel->windows[*slot] = window;
+/* Layers that read alike share one scan of the batch. */
+static pk_status read_slot(pk_kernel *kernel, pk_read_law law, uint32_t *slot, pk_error *error) {
+    if (kernel->decode_ranks <= 1) law.sharded = 0;
+    if (law.law != PK_READ_SELECTED) law.top_k = law.compress_ratio = 0;
+    if (law.law == PK_READ_ALL) law.window = 0;
+    for (*slot = 0; *slot < kernel->read_count; ++*slot) {
+        const pk_read_law *known = &kernel->reads[*slot];
+        if (known->law == law.law && known->sharded == law.sharded && known->top_k == law.top_k &&
+            known->compress_ratio == law.compress_ratio && known->window == law.window)
+            return PK_OK;
+    }
+    if (kernel->read_count == PK_MAX_READS)
+        return pk__fail(error, PK_SPEC_LIMIT, "attentions", "more than %d different read laws", PK_MAX_READS);
+    kernel->reads[kernel->read_count++] = law;
     return PK_OK;
+}
+
+static pk_status window_slot(pk_kernel *kernel, int64_t window, uint32_t *slot, pk_error *error) {
+    if (window > PK_MAX_REQUEST_TOKENS) window = 0; /* wider than any context: no bound */
+    for (*slot = 0; *slot < kernel->window_count; ++*slot)
+        if (kernel->windows[*slot] == window) return PK_OK;
+    if (kernel->window_count == PK_MAX_READS)
+        return pk__fail(error, PK_SPEC_LIMIT, "attentions", "more than %d different windows", PK_MAX_READS);
+    kernel->windows[kernel->window_count++] = window;
+    return PK_OK;
+}
+
+/* Matrices priced by their shape: as much work more as their shape is less efficient. */
+static double shaped_flops(const pk_spec *spec, const pk_layer *layer) {
+    double flops = 0;
+    for (uint32_t i = 0; i < layer->gemm_count; i++) {
+        const pk_gemm *gemm = &spec->gemms[layer->gemm_first + i];
+        flops += gemm->flops_per_token / pk_gemm_shape_factor(&spec->gemm, gemm->n, gemm->k);
+    }
+    return flops;
 }
 
 static void fold_layer(const pk_spec *spec, const pk_layer *in, pk__layer *out) {
     double tp = spec->tensor_parallel;
     *out = (pk__layer){
         .count = in->count,
-        .flops_per_token = in->dense_flops_per_token / tp,
+        .flops_per_token = (in->dense_flops_per_token + shaped_flops(spec, in)) / tp,
         .weight_bytes = in->dense_bytes / tp,
         .elementwise_bytes_per_token = in->elementwise_bytes_per_token / tp,
+        .recurrent = in->recurrent,
         .attention_first = in->attention_first,
         .attention_count = in->attention_count,
+        .scorer_first = in->scorer_first,
+        .scorer_count = in->scorer_count,
         .experts_first = in->experts_first,
         .experts_count = in->experts_count,
         .collective_first = in->collective_first,
@@ -54,16 +83,28 @@ static pk_status fold_attention(pk_kernel *kernel, const pk_spec *spec, const pk
                                 pk_error *error) {
     bool has_rate = in->decode.law == PK_DECODE_FLOOR_RATE;
     double rate = has_rate ? in->decode.bytes_per_second : spec->hbm_bytes_per_second;
+    bool counts_whole = in->read.law != PK_READ_SELECTED || (in->read.sharded && kernel->decode_ranks > 1);
     *out = (pk__attention){
         .decode = in->decode,
         .prefill = in->prefill,
         .decode_floor_s = has_rate ? pk__seconds(in->decode.floor_ns) : 0,
-        .decode_seconds_per_entry = in->cache_bytes_per_token / rate,
+        .decode_seconds_per_entry = in->cache_bytes_per_token / rate / (counts_whole ? 1 : in->read.compress_ratio),
         .prefill_floor_s = in->prefill.law == PK_PREFILL_FLOOR_RAMP ? pk__seconds(in->prefill.floor_ns) : 0,
         .flops_per_pair4 = (double)in->query_heads * in->head_dim / spec->tensor_parallel,
-        .one_mixed_launch = in->one_mixed_launch,
+        .one_mixed_launch = (uint32_t)in->one_mixed_launch,
     };
-    return find_window(kernel, in->window, &out->window_slot, error);
+    pk_status status = read_slot(kernel, in->read, &out->read_slot, error);
+    return status != PK_OK ? status : window_slot(kernel, in->prefill_window, &out->window_slot, error);
+}
+
+static void fold_scorer(const pk_scorer *in, pk__scorer *out) {
+    *out = (pk__scorer){
+        .floor_s = pk__seconds(in->decode.floor_ns),
+        .seconds_per_entry = in->cache_bytes_per_token / in->decode.bytes_per_second,
+        .window = in->window,
+        .compress_ratio = in->compress_ratio,
+        .sharded = in->sharded,
+    };
 }
 
 static void fold_experts(const pk_experts *in, pk__experts *out) {
@@ -81,11 +122,12 @@ static void fold_experts(const pk_experts *in, pk__experts *out) {
 
 static pk__collective fold_collective(const pk_spec *spec, const pk_collective *in) {
     const pk_group *group = &spec->groups[in->group];
+    int32_t link = group->crosses_nodes ? PK_NIC : PK_NVLINK;
     return (pk__collective){
         .law = spec->collective_laws[in->law],
-        .bytes_per_token = in->bytes_per_token * pk_span_factor(group, in->span, spec->link_ratio),
-        .launches = in->launches,
-        .resource = group->crosses_nodes ? PK_NIC : PK_NVLINK,
+        .bytes_per_unit = in->bytes_per_unit * pk_span_factor(group, in->span, spec->link_ratio),
+        .units = in->units,
+        .resource = in->on_sm ? PK_SM : link,
     };
 }
 
@@ -99,7 +141,13 @@ static void fold_head(const pk_spec *spec, pk__head *out) {
         .present = in->flops_per_row > 0,
     };
     if (in->has_gather) {
-        pk_collective gather = {in->gather_law, in->gather_group, PK_SPAN_RING, 1, in->gather_bytes_per_row};
+        pk_collective gather = {
+            .law = in->gather_law,
+            .group = in->gather_group,
+            .span = PK_SPAN_RING,
+            .units = PK_UNITS_TOKENS, /* the caller counts rows instead */
+            .bytes_per_unit = in->gather_bytes_per_row,
+        };
         out->gather = fold_collective(spec, &gather);
     }
 }
@@ -116,19 +164,38 @@ static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
     unsigned char *block = (unsigned char *)kernel;
     pk__layer *layers = (void *)(block + kernel->layers_at);
     pk__attention *attentions = (void *)(block + kernel->attentions_at);
+    pk__scorer *scorers = (void *)(block + kernel->scorers_at);
     pk__experts *experts = (void *)(block + kernel->experts_at);
     pk__collective *collectives = (void *)(block + kernel->collectives_at);
-    for (uint32_t i = 0; i < spec->layer_count; i++) fold_layer(spec, &spec->layers[i], &layers[i]);
+    for (uint32_t i = 0; i < all_layers(spec); i++) fold_layer(spec, &spec->layers[i], &layers[i]);
     for (uint32_t i = 0; i < spec->attention_count; i++) {
         pk_status status = fold_attention(kernel, spec, &spec->attentions[i], &attentions[i], error);
         if (status != PK_OK) return status;
     }
+    for (uint32_t i = 0; i < spec->scorer_count; i++) fold_scorer(&spec->scorers[i], &scorers[i]);
     for (uint32_t i = 0; i < spec->experts_count; i++) fold_experts(&spec->experts[i], &experts[i]);
     for (uint32_t i = 0; i < spec->collective_count; i++)
         collectives[i] = fold_collective(spec, &spec->collectives[i]);
     fold_head(spec, &kernel->head);
     fold_host(&spec->host, kernel);
     return PK_OK;
+}
+
+static void copy_scalars(const pk_spec *spec, pk_kernel *kernel) {
+    kernel->sm_count = spec->sm_count;
+    kernel->draft_passes = spec->draft_layer_count > 0 ? spec->draft_passes : 0;
+    kernel->prefill_ranks = spec->prefill_context_parallel;
+    kernel->decode_ranks = spec->decode_context_parallel;
+    kernel->interleave = spec->interleave;
+    kernel->context_chunk = spec->context_chunk;
+    kernel->peak_flops = spec->peak_flops;
+    kernel->hbm_bytes_per_second = spec->hbm_bytes_per_second;
+    kernel->gemm = spec->gemm;
+    kernel->layer_count = spec->layer_count;
+    kernel->draft_layer_count = spec->draft_layer_count;
+    kernel->reads[0].law = PK_READ_ALL;
+    kernel->read_count = 1;
+    kernel->window_count = 1;
 }
 
 pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error) {
@@ -139,14 +206,11 @@ pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error
     layout at = lay_out(spec);
     pk_kernel *made = calloc(1, at.total); /* zeroed, so that padding bytes are the same in equal kernels */
     if (made == NULL) return pk__fail(error, PK_NO_MEMORY, "kernel", "%zu bytes could not be allocated", at.total);
+    copy_scalars(spec, made);
     made->size = at.total;
-    made->sm_count = spec->sm_count;
-    made->peak_flops = spec->peak_flops;
-    made->hbm_bytes_per_second = spec->hbm_bytes_per_second;
-    made->gemm = spec->gemm;
-    made->layer_count = spec->layer_count;
     made->layers_at = (uint32_t)at.layers;
     made->attentions_at = (uint32_t)at.attentions;
+    made->scorers_at = (uint32_t)at.scorers;
     made->experts_at = (uint32_t)at.experts;
     made->collectives_at = (uint32_t)at.collectives;
     status = fold(spec, made, error);

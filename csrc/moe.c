@@ -20,7 +20,7 @@ double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_
 
 pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step) {
     const pk_kernel *kernel = step->kernel;
-    int64_t met = pk__multiply(step->sums->padded_tokens, experts->funnel);
+    int64_t met = pk__multiply(step->sums->local_tokens + step->sums->pad_tokens, experts->funnel);
     double touched = pk_experts_touched(met, experts->experts, experts->top_k, experts->local);
     pk__charge charge = {0};
     charge.sm = pk__flop_seconds(step->tokens * experts->flops_per_token, step->flop_rate) * step->derate;

@@ -132,17 +132,43 @@ typedef enum pk_resource {
     PK_RESOURCE_COUNT = 7
 } pk_resource;
 
+/* ---- limits of a spec ---------------------------------------------------------------------------------------- */
+
+enum {
+    PK_MAX_READS = 16,           /* different read laws of one model, and different prefill windows */
+    PK_MAX_COMPRESS_RATIO = 512, /* tokens that one entry of a compressed cache stands for */
+    PK_MAX_CONTEXT_RANKS = 1024,
+    PK_MAX_DRAFT_PASSES = 64
+};
+
 /* ---- spec: coefficient structs of the laws -------------------------------------------------------------------- */
 
 /* Dense arithmetic. The fraction of peak that m tokens reach:
- *   PK_GEMM_TOKEN_RAMP   eps_max * m / (m + m_half); eps_max where m_half is 0 */
-enum { PK_GEMM_TOKEN_RAMP = 1 };
+ *   PK_GEMM_TOKEN_RAMP  eps_max * m / (m + m_half); eps_max where m_half is 0
+ *   PK_GEMM_SHAPE_RAMP  the same, times k / (k + k_half) and n / (n + n_half) of each matrix as one rank holds it */
+enum { PK_GEMM_TOKEN_RAMP = 1, PK_GEMM_SHAPE_RAMP = 2 };
 typedef struct pk_gemm_law {
     uint32_t law;
     uint32_t reserved;
     double eps_max; /* in (0, 1.5] */
     double m_half;  /* tokens, >= 0 */
+    double n_half;  /* output width, >= 0; read under PK_GEMM_SHAPE_RAMP */
+    double k_half;  /* input width, >= 0; read under PK_GEMM_SHAPE_RAMP */
 } pk_gemm_law;
+
+/* The cached tokens that one layer reads for a decoding request with c tokens of context:
+ *   PK_READ_ALL       c
+ *   PK_READ_WINDOW    min(c, window)
+ *   PK_READ_SELECTED  min(c, min(top_k, c / compress_ratio) + min(c, window)); a top_k or window of 0 drops its term
+ * Where `sharded`, decode-context-parallel ranks divide that number, interleaved; the fullest rank counts. */
+enum { PK_READ_ALL = 1, PK_READ_WINDOW = 2, PK_READ_SELECTED = 3 };
+typedef struct pk_read_law {
+    uint32_t law;
+    int32_t sharded;        /* 0 or 1 */
+    int32_t top_k;          /* entries, >= 0; read under PK_READ_SELECTED */
+    int32_t compress_ratio; /* tokens an entry stands for, 1 to PK_MAX_COMPRESS_RATIO; read under PK_READ_SELECTED */
+    int64_t window;         /* tokens, >= 0 */
+} pk_read_law;
 
 /* Attention of decoding requests, in one layer, t cached tokens read of b bytes each:
  *   PK_DECODE_FLOOR_RATE  floor + t * b / rate, charged to HBM
@@ -165,6 +191,17 @@ typedef struct pk_prefill_law {
     int64_t floor_ns;  /* once a layer and step, >= 0 */
     double work_scale; /* > 0 under PK_PREFILL_FLOOR_RAMP */
 } pk_prefill_law;
+
+/* A recurrent mixer, in one layer, m tokens:
+ *   PK_RECURRENT_NONE        nothing
+ *   PK_RECURRENT_FLOOR_RATE  floor + m / rate, charged to SM whatever SMs are withheld */
+enum { PK_RECURRENT_NONE = 0, PK_RECURRENT_FLOOR_RATE = 1 };
+typedef struct pk_recurrent_law {
+    uint32_t law;
+    uint32_t reserved;
+    int64_t floor_ns;         /* once a layer and step, >= 0 */
+    double tokens_per_second; /* > 0 under PK_RECURRENT_FLOOR_RATE */
+} pk_recurrent_law;
 
 /* A collective of b bytes; pk_collective_seconds:
  *   PK_COLLECTIVE_TWO_RATES  max(floor + b / transition, b / peak); without a transition rate max(floor, b / peak) */
@@ -192,26 +229,52 @@ typedef struct pk_group {
  *   PK_SPAN_ALL_TO_ALL  point-to-point dispatch of routed tokens */
 enum { PK_SPAN_RING = 1, PK_SPAN_ALL_TO_ALL = 2 };
 
+/* What a collective's bytes are counted by. Where the count is 0 the collective is not launched.
+ *   PK_UNITS_TOKENS          rows of the forward pass on this rank, pad rows included
+ *   PK_UNITS_DECODE_ROWS     tokens that decodes schedule
+ *   PK_UNITS_CONTEXT_ROWS    all tokens scheduled, in a step where any request has computed tokens
+ *   PK_UNITS_PREFILL_ROWS    tokens of prefills on this rank, times the prefill-context-parallel width
+ *   PK_UNITS_CONTEXT_CHUNKS  computed tokens of prefills, gathered run by run in chunks of context_chunk tokens */
+enum {
+    PK_UNITS_TOKENS = 1,
+    PK_UNITS_DECODE_ROWS = 2,
+    PK_UNITS_CONTEXT_ROWS = 3,
+    PK_UNITS_PREFILL_ROWS = 4,
+    PK_UNITS_CONTEXT_CHUNKS = 5
+};
+
 /* One collective of a layer, each launch a separate evaluation of its law. */
 typedef struct pk_collective {
-    uint32_t law;           /* index into collective_laws */
-    uint32_t group;         /* index into groups */
-    uint32_t span;          /* PK_SPAN_* */
-    uint32_t launches;      /* >= 1 */
-    double bytes_per_token; /* of the tensor counted, >= 0 */
+    uint32_t law;          /* index into collective_laws */
+    uint32_t group;        /* index into groups */
+    uint32_t span;         /* PK_SPAN_* */
+    uint32_t units;        /* PK_UNITS_* */
+    int32_t on_sm;         /* 1 = charged to the SMs its kernel occupies, 0 = to its link */
+    int32_t reserved;
+    double bytes_per_unit; /* of the tensor counted, >= 0 */
 } pk_collective;
 
-/* The attention of a layer. The first of a layer's attentions is the one that holds its KV cache. */
+/* The attention that holds a layer's KV cache. */
 typedef struct pk_attention {
-    int32_t query_heads;         /* of the whole model, >= 1 */
-    int32_t head_dim;            /* elements; the width of the cached vector for latent attention */
-    int64_t window;              /* tokens a query sees; 0 = all */
+    int32_t query_heads;          /* of the whole model, >= 1 */
+    int32_t head_dim;             /* elements; the width of the cached vector for latent attention */
+    int64_t prefill_window;       /* tokens that a query of a prefill sees; 0 = all */
     double cache_bytes_per_token; /* what this layer keeps of one token on this rank */
-    int32_t one_mixed_launch;    /* 1 when a step with prefills and decodes is one launch of this kernel */
+    int32_t one_mixed_launch;     /* 1 when a step with prefills and decodes is one launch of this kernel */
     int32_t reserved;
+    pk_read_law read;
     pk_decode_law decode;
     pk_prefill_law prefill;
 } pk_attention;
+
+/* A scorer that chooses what a layer's attention reads: it scans its own narrow cache when requests decode. */
+typedef struct pk_scorer {
+    double cache_bytes_per_token; /* of one token it scans */
+    int64_t window;               /* tokens of each request at most; 0 = all. Bounds the sum over the requests */
+    int32_t compress_ratio;       /* tokens an entry stands for, >= 1 */
+    int32_t sharded;              /* 1 when decode-context-parallel ranks divide the scan */
+    pk_decode_law decode;         /* PK_DECODE_FLOOR_RATE */
+} pk_scorer;
 
 /* The routed experts of a layer. Work is that of the fullest rank. */
 typedef struct pk_experts {
@@ -226,19 +289,31 @@ typedef struct pk_experts {
     double imbalance;                   /* factor on arithmetic for uneven routing, > 0 */
 } pk_experts;
 
+/* One matrix of a layer, under PK_GEMM_SHAPE_RAMP. Widths are those one rank holds. */
+typedef struct pk_gemm {
+    double flops_per_token; /* whole model */
+    double n;               /* output width, >= 0 */
+    double k;               /* input width, >= 0 */
+} pk_gemm;
+
 /* A kind of layer and how often the stack holds it. Aggregates are of the whole model, before division by tp. */
 typedef struct pk_layer {
-    int32_t count;                       /* >= 1 */
-    uint32_t attention_first;            /* range in attentions; count 0 = a layer without attention */
+    int32_t count;              /* >= 1 */
+    uint32_t attention_first;   /* range in attentions; count 0 or 1 */
     uint32_t attention_count;
-    uint32_t experts_first;              /* range in experts */
+    uint32_t scorer_first;      /* range in scorers */
+    uint32_t scorer_count;
+    uint32_t gemm_first;        /* range in gemms: work beside dense_flops_per_token, priced by its shape */
+    uint32_t gemm_count;
+    uint32_t experts_first;     /* range in experts */
     uint32_t experts_count;
-    uint32_t collective_first;           /* range in collectives */
+    uint32_t collective_first;  /* range in collectives */
     uint32_t collective_count;
     uint32_t reserved;
-    double dense_flops_per_token;        /* GEMMs and shared experts */
-    double dense_bytes;                  /* their weights */
-    double elementwise_bytes_per_token;  /* norms and the like */
+    double dense_flops_per_token;       /* GEMMs and shared experts on the token ramp */
+    double dense_bytes;                 /* weights of everything but routed experts */
+    double elementwise_bytes_per_token; /* norms and the like */
+    pk_recurrent_law recurrent;
 } pk_layer;
 
 /* The final norm and output projection, once a step.
@@ -280,8 +355,15 @@ typedef struct pk_spec {
     uint32_t struct_size;
     uint32_t flags;
 
-    int32_t tensor_parallel;     /* ranks that share every dense weight, >= 1 */
-    int32_t sm_count;            /* of the part; 0 = not stated, an SM budget then changes nothing */
+    int32_t tensor_parallel;          /* ranks that share every dense weight, >= 1 */
+    int32_t prefill_context_parallel; /* ranks that share a prefill's tokens, 1 to PK_MAX_CONTEXT_RANKS */
+    int32_t decode_context_parallel;  /* ranks that share a decode's KV cache, 1 to PK_MAX_CONTEXT_RANKS */
+    int32_t interleave;               /* consecutive tokens that one such rank keeps, >= 1 */
+    int64_t context_chunk;            /* tokens of prefix gathered at once, >= 1 */
+
+    int32_t draft_passes; /* of the speculator after each step; 0 = none */
+    int32_t sm_count;     /* of the part; 0 = not stated, an SM budget then changes nothing */
+
     double peak_flops;           /* dense FLOP/s in the served format, > 0 */
     double hbm_bytes_per_second; /* what the part delivers, > 0 */
     double link_ratio;           /* bandwidth on a node over bandwidth between nodes; 1 or below = no penalty */
@@ -290,18 +372,24 @@ typedef struct pk_spec {
     pk_host host;
     pk_head head;
 
-    const pk_layer *layers; /* at least one */
+    const pk_layer *layers; /* the stack's kinds, at least one, then those of the speculator */
     const pk_attention *attentions;
+    const pk_scorer *scorers;
+    const pk_gemm *gemms;
     const pk_experts *experts;
     const pk_collective *collectives;
     const pk_collective_law *collective_laws;
     const pk_group *groups;
-    uint32_t layer_count;
+    uint32_t layer_count;       /* of the stack */
+    uint32_t draft_layer_count; /* of the speculator, behind them */
     uint32_t attention_count;
+    uint32_t scorer_count;
+    uint32_t gemm_count;
     uint32_t experts_count;
     uint32_t collective_count;
     uint32_t collective_law_count;
     uint32_t group_count;
+    uint32_t reserved;
 } pk_spec;
 
 #ifndef PK_CDEF
@@ -330,9 +418,9 @@ PK_API size_t pk_kernel_size(const pk_kernel *kernel);
 /* ---- batch --------------------------------------------------------------------------------------------------- */
 
 enum {
+    PK_MAX_REQUESTS = 4194304,          /* 2^22: requests of one step */
     PK_MAX_REQUEST_TOKENS = 1073741824, /* 2^30: computed + scheduled of one request */
-    PK_MAX_BATCH_TOKENS = 2147483647,   /* 2^31 - 1: all scheduled tokens and pad tokens of a step */
-    PK_MAX_WINDOWS = 16                 /* different attention windows of one model */
+    PK_MAX_BATCH_TOKENS = 1073741824    /* 2^30: all scheduled tokens and pad tokens of a step */
 };
 
 /* The requests of one step, one entry of each array a request.
@@ -395,9 +483,30 @@ PK_API PK_PURE int64_t pk_nanoseconds(double seconds);
 /* The fraction of peak FLOP/s that a step of `tokens` rows reaches; 0 for no rows. */
 PK_API PK_PURE double pk_gemm_efficiency(const pk_gemm_law *law, double tokens);
 
+/* The further fraction that a matrix of this shape reaches; 1 under PK_GEMM_TOKEN_RAMP. */
+PK_API PK_PURE double pk_gemm_shape_factor(const pk_gemm_law *law, double n, double k);
+
 /* Query-key pairs of a prefill of `scheduled` tokens after `computed` ones, times four: two FLOP for each of scores
  * and values. Every query sees the whole prefix and half of its chunk, or `window` tokens at most where it is > 0. */
 PK_API PK_PURE int64_t pk_prefill_pairs4(int64_t scheduled, int64_t computed, int64_t window);
+
+/* What one rank does of a prefill that `ranks` ranks share: the sequence is cut into 2 * ranks chunks and rank r takes
+ * chunks r and 2 * ranks - 1 - r. `tokens` is the most that a rank takes, `pairs4` the most that a rank multiplies, and
+ * the runs are the chunks (tokens, and tokens before them) of the rank that takes most. A prefill too short to fill
+ * every chunk is done whole by every rank where `replicate_short` is not 0. */
+typedef struct pk_prefill_share {
+    int64_t tokens;
+    int64_t pairs4;
+    int64_t run_tokens[2];
+    int64_t run_computed[2];
+} pk_prefill_share;
+PK_API pk_prefill_share pk_share_prefill(int64_t scheduled, int64_t computed, int32_t ranks, int32_t replicate_short);
+
+/* Entries that one layer reads for a decode at `context` tokens, times compress_ratio under PK_READ_SELECTED. */
+PK_API PK_PURE int64_t pk_read_entries(const pk_read_law *law, int64_t context);
+
+/* Of `tokens` dealt to `ranks` ranks in turns of `interleave`, those of the fullest rank. */
+PK_API PK_PURE int64_t pk_decode_shard(int64_t tokens, int32_t ranks, int32_t interleave);
 
 /* Expected number of the `local` experts that `tokens` tokens touch, each visiting top_k of `experts` at random. */
 PK_API PK_PURE double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_t local);

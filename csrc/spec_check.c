@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+enum { PK__MAX_ARRAY = 4096 };
+
 /* Where a check stands: the element of the spec it is looking at, and the first fault. */
 typedef struct checker {
     pk_error *error;
@@ -78,9 +80,9 @@ static void range_in(checker *check, const char *field, uint32_t first, uint32_t
 /* An array of `number` elements; large models have a few dozen, so the limit only catches rubbish. */
 static void array(checker *check, const char *field, const void *first, uint32_t number) {
     if (check->status != PK_OK) return;
-    if (number > 4096)
-        check->status = pk__fail(check->error, PK_SPEC_LIMIT, field, "%s has %u entries, at most 4096 are accepted",
-                                 field, (unsigned)number);
+    if (number > PK__MAX_ARRAY)
+        check->status = pk__fail(check->error, PK_SPEC_LIMIT, field, "%s has %u entries, at most %d are accepted", field,
+                                 (unsigned)number, PK__MAX_ARRAY);
     else if (number > 0 && first == NULL)
         check->status = pk__fail(check->error, PK_NULL_ARGUMENT, field, "%s is NULL for %u entries", field,
                                  (unsigned)number);
@@ -88,10 +90,12 @@ static void array(checker *check, const char *field, const void *first, uint32_t
 
 static void check_gemm(checker *check, const pk_gemm_law *law) {
     enter_part(check, "gemm");
-    law_in(check, "law", law->law, PK_GEMM_TOKEN_RAMP);
+    law_in(check, "law", law->law, PK_GEMM_SHAPE_RAMP);
     unused(check, "reserved", law->reserved);
     number_in(check, "eps_max", law->eps_max, 1e-6, 1.5);
     not_negative(check, "m_half", law->m_half);
+    not_negative(check, "n_half", law->n_half);
+    not_negative(check, "k_half", law->k_half);
 }
 
 static void check_host(checker *check, const pk_host *host) {
@@ -128,27 +132,64 @@ static void check_layer(checker *check, const pk_spec *spec, uint32_t i) {
     count(check, "count", layer->count);
     range_in(check, "attention_first", layer->attention_first, layer->attention_count, spec->attention_count);
     integer_in(check, "attention_count", layer->attention_count, 0, 1);
+    range_in(check, "scorer_first", layer->scorer_first, layer->scorer_count, spec->scorer_count);
+    range_in(check, "gemm_first", layer->gemm_first, layer->gemm_count, spec->gemm_count);
     range_in(check, "experts_first", layer->experts_first, layer->experts_count, spec->experts_count);
     range_in(check, "collective_first", layer->collective_first, layer->collective_count, spec->collective_count);
     unused(check, "reserved", layer->reserved);
     not_negative(check, "dense_flops_per_token", layer->dense_flops_per_token);
     not_negative(check, "dense_bytes", layer->dense_bytes);
     not_negative(check, "elementwise_bytes_per_token", layer->elementwise_bytes_per_token);
+    if (layer->recurrent.law == PK_RECURRENT_NONE) return;
+    law_in(check, "recurrent.law", layer->recurrent.law, PK_RECURRENT_FLOOR_RATE);
+    unused(check, "recurrent.reserved", layer->recurrent.reserved);
+    duration(check, "recurrent.floor_ns", layer->recurrent.floor_ns);
+    positive(check, "recurrent.tokens_per_second", layer->recurrent.tokens_per_second);
+}
+
+static void check_decode_law(checker *check, const pk_decode_law *law, uint32_t known) {
+    law_in(check, "decode.law", law->law, known);
+    unused(check, "decode.reserved", law->reserved);
+    duration(check, "decode.floor_ns", law->floor_ns);
+    if (law->law == PK_DECODE_FLOOR_RATE) positive(check, "decode.bytes_per_second", law->bytes_per_second);
+}
+
+static void check_read_law(checker *check, const pk_read_law *law) {
+    law_in(check, "read.law", law->law, PK_READ_SELECTED);
+    flag(check, "read.sharded", law->sharded);
+    if (law->law == PK_READ_ALL) return;
+    integer_in(check, "read.window", law->window, law->law == PK_READ_WINDOW, INT64_MAX);
+    if (law->law == PK_READ_WINDOW) return;
+    integer_in(check, "read.top_k", law->top_k, 0, PK_MAX_REQUEST_TOKENS);
+    integer_in(check, "read.compress_ratio", law->compress_ratio, 1, PK_MAX_COMPRESS_RATIO);
+}
+
+static void check_gemm_shape(checker *check, const pk_gemm *gemm, uint32_t i) {
+    enter(check, "gemms", i);
+    not_negative(check, "flops_per_token", gemm->flops_per_token);
+    not_negative(check, "n", gemm->n);
+    not_negative(check, "k", gemm->k);
+}
+
+static void check_scorer(checker *check, const pk_scorer *scorer, uint32_t i) {
+    enter(check, "scorers", i);
+    not_negative(check, "cache_bytes_per_token", scorer->cache_bytes_per_token);
+    integer_in(check, "window", scorer->window, 0, INT64_MAX);
+    count(check, "compress_ratio", scorer->compress_ratio);
+    flag(check, "sharded", scorer->sharded);
+    check_decode_law(check, &scorer->decode, PK_DECODE_FLOOR_RATE);
 }
 
 static void check_attention(checker *check, const pk_attention *attention, uint32_t i) {
     enter(check, "attentions", i);
     count(check, "query_heads", attention->query_heads);
     count(check, "head_dim", attention->head_dim);
-    integer_in(check, "window", attention->window, 0, INT64_MAX);
+    integer_in(check, "prefill_window", attention->prefill_window, 0, INT64_MAX);
     not_negative(check, "cache_bytes_per_token", attention->cache_bytes_per_token);
     flag(check, "one_mixed_launch", attention->one_mixed_launch);
     unused(check, "reserved", attention->reserved);
-    law_in(check, "decode.law", attention->decode.law, PK_DECODE_HBM);
-    unused(check, "decode.reserved", attention->decode.reserved);
-    duration(check, "decode.floor_ns", attention->decode.floor_ns);
-    if (attention->decode.law == PK_DECODE_FLOOR_RATE)
-        positive(check, "decode.bytes_per_second", attention->decode.bytes_per_second);
+    check_read_law(check, &attention->read);
+    check_decode_law(check, &attention->decode, PK_DECODE_HBM);
     law_in(check, "prefill.law", attention->prefill.law, PK_PREFILL_DENSE);
     unused(check, "prefill.reserved", attention->prefill.reserved);
     duration(check, "prefill.floor_ns", attention->prefill.floor_ns);
@@ -175,8 +216,10 @@ static void check_collective(checker *check, const pk_spec *spec, uint32_t i) {
     index_in(check, "law", collective->law, spec->collective_law_count);
     index_in(check, "group", collective->group, spec->group_count);
     law_in(check, "span", collective->span, PK_SPAN_ALL_TO_ALL);
-    integer_in(check, "launches", collective->launches, 1, 65536);
-    not_negative(check, "bytes_per_token", collective->bytes_per_token);
+    law_in(check, "units", collective->units, PK_UNITS_CONTEXT_CHUNKS);
+    flag(check, "on_sm", collective->on_sm);
+    unused(check, "reserved", collective->reserved);
+    not_negative(check, "bytes_per_unit", collective->bytes_per_unit);
 }
 
 static void check_collective_law(checker *check, const pk_collective_law *law, uint32_t i) {
@@ -197,9 +240,12 @@ static void check_group(checker *check, const pk_group *group, uint32_t i) {
 }
 
 static void check_arrays(checker *check, const pk_spec *spec) {
+    integer_in(check, "layer_count", spec->layer_count, 1, PK__MAX_ARRAY);
+    integer_in(check, "draft_layer_count", spec->draft_layer_count, 0, PK__MAX_ARRAY);
     array(check, "layers", spec->layers, spec->layer_count);
-    integer_in(check, "layer_count", spec->layer_count, 1, INT32_MAX);
     array(check, "attentions", spec->attentions, spec->attention_count);
+    array(check, "scorers", spec->scorers, spec->scorer_count);
+    array(check, "gemms", spec->gemms, spec->gemm_count);
     array(check, "experts", spec->experts, spec->experts_count);
     array(check, "collectives", spec->collectives, spec->collective_count);
     array(check, "collective_laws", spec->collective_laws, spec->collective_law_count);
@@ -208,6 +254,12 @@ static void check_arrays(checker *check, const pk_spec *spec) {
 
 static void check_part(checker *check, const pk_spec *spec) {
     count(check, "tensor_parallel", spec->tensor_parallel);
+    integer_in(check, "prefill_context_parallel", spec->prefill_context_parallel, 1, PK_MAX_CONTEXT_RANKS);
+    integer_in(check, "decode_context_parallel", spec->decode_context_parallel, 1, PK_MAX_CONTEXT_RANKS);
+    count(check, "interleave", spec->interleave);
+    integer_in(check, "context_chunk", spec->context_chunk, 1, PK_MAX_REQUEST_TOKENS);
+    integer_in(check, "draft_passes", spec->draft_passes, 0, PK_MAX_DRAFT_PASSES);
+    unused(check, "reserved", spec->reserved);
     integer_in(check, "sm_count", spec->sm_count, 0, INT32_MAX);
     positive(check, "peak_flops", spec->peak_flops);
     positive(check, "hbm_bytes_per_second", spec->hbm_bytes_per_second);
@@ -224,9 +276,14 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
     check_host(&check, &spec->host);
     check_head(&check, spec);
     leave(&check);
-    for (uint32_t i = 0; check.status == PK_OK && i < spec->layer_count; i++) check_layer(&check, spec, i);
+    uint32_t layers = spec->layer_count + spec->draft_layer_count;
+    for (uint32_t i = 0; check.status == PK_OK && i < layers; i++) check_layer(&check, spec, i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->attention_count; i++)
         check_attention(&check, &spec->attentions[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->scorer_count; i++)
+        check_scorer(&check, &spec->scorers[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->gemm_count; i++)
+        check_gemm_shape(&check, &spec->gemms[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->experts_count; i++)
         check_experts(&check, &spec->experts[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->collective_count; i++) check_collective(&check, spec, i);

@@ -6,28 +6,38 @@ static double largest(double a, double b, double c, double d) {
     return ab > cd ? ab : cd;
 }
 
-/* Adds one kind of layer to the totals and returns the seconds of its stages. The routed experts run after the rest
- * of the layer, so they are added to its longest resource instead of hiding behind it. */
-static double price_layer(const pk__layer *layer, const pk__step *step, pk__charge *total) {
+/* What a layer does but for its routed experts. */
+static pk__charge rest_of_layer(const pk__layer *layer, const pk__step *step) {
     const pk_kernel *kernel = step->kernel;
-    pk__charge rest = {0}, routed = {0};
+    pk__charge rest = {0};
     double flops = step->tokens * layer->flops_per_token;
     if (layer->attention_count > 0) {
         const pk__attention *attention = pk__attentions(kernel) + layer->attention_first;
         rest = pk__attention_charge(attention, step);
         flops += pk__dense_flops_of_attention(attention, step);
     }
+    for (uint32_t i = 0; i < layer->scorer_count; i++)
+        rest.hbm += pk__scorer_seconds(pk__scorers(kernel) + layer->scorer_first + i, step);
     rest.sm += pk__flop_seconds(flops, step->flop_rate) * step->derate;
+    rest.sm += pk__recurrent_seconds(&layer->recurrent, (double)step->sums->local_tokens);
     rest.hbm += (layer->weight_bytes + step->tokens * layer->elementwise_bytes_per_token) /
                 kernel->hbm_bytes_per_second;
+    for (uint32_t i = 0; i < layer->collective_count; i++) {
+        const pk__collective *collective = pk__collectives(kernel) + layer->collective_first + i;
+        pk__add_collective(collective, pk__collective_seconds(collective, step), &rest);
+    }
+    return rest;
+}
+
+/* Adds one kind of layer to the totals and returns the seconds of its stages. The routed experts run after the rest
+ * of the layer, so they are added to its longest resource instead of hiding behind it. */
+static double price_layer(const pk__layer *layer, const pk__step *step, pk__charge *total) {
+    pk__charge rest = rest_of_layer(layer, step), routed = {0};
     for (uint32_t i = 0; i < layer->experts_count; i++) {
-        pk__charge one = pk__experts_charge(pk__expert_sets(kernel) + layer->experts_first + i, step);
+        pk__charge one = pk__experts_charge(pk__expert_sets(step->kernel) + layer->experts_first + i, step);
         routed.sm += one.sm;
         routed.hbm += one.hbm;
     }
-    for (uint32_t i = 0; i < layer->collective_count; i++)
-        pk__add_collective(pk__collectives(kernel) + layer->collective_first + i, step->tokens, &rest);
-
     total->sm += layer->count * (rest.sm + routed.sm);
     total->hbm += layer->count * (rest.hbm + routed.hbm);
     total->nvlink += layer->count * rest.nvlink;
@@ -35,21 +45,48 @@ static double price_layer(const pk__layer *layer, const pk__step *step, pk__char
     return layer->count * (largest(rest.sm, rest.hbm, rest.nvlink, rest.nic) + (routed.sm + routed.hbm));
 }
 
-static double price_head(const pk__step *step, pk__charge *total) {
+static double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
     const pk_kernel *kernel = step->kernel;
     const pk__head *head = &kernel->head;
-    int64_t rows = head->rows == PK_HEAD_ALL_TOKENS ? step->sums->tokens : step->sums->sampled_rows;
     if (!head->present || rows == 0) return 0;
     double rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)rows);
     pk__charge charge = {0};
     charge.sm = pk__flop_seconds((double)rows * head->flops_per_row, rate) * step->derate;
     charge.hbm = head->read_seconds;
-    if (head->gather.launches > 0) pk__add_collective(&head->gather, (double)rows, &charge);
+    if (head->gather.units != 0) {
+        double bytes = (double)rows * head->gather.bytes_per_unit;
+        pk__add_collective(&head->gather, pk_collective_seconds(&head->gather.law, bytes), &charge);
+    }
     total->sm += charge.sm;
     total->hbm += charge.hbm;
     total->nvlink += charge.nvlink;
     total->nic += charge.nic;
     return largest(charge.sm, charge.hbm, charge.nvlink, charge.nic);
+}
+
+static double price_layers(const pk__layer *layers, uint32_t count, const pk__step *step, pk__charge *total) {
+    double overlap_s = 0;
+    for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, total);
+    return overlap_s;
+}
+
+/* The speculator's passes, one after another: the first over the step's own tokens, to fill its cache, the others
+ * over the one token that each request drafts. */
+static double price_drafts(const pk__step *first, pk__charge *total) {
+    const pk_kernel *kernel = first->kernel;
+    const pk__layer *layers = pk__layers(kernel) + kernel->layer_count;
+    double overlap_s = 0;
+    for (int32_t pass = 1; pass <= kernel->draft_passes; pass++) {
+        pk__sums sums;
+        pk__step step = *first;
+        if (pass > 1) {
+            pk__scan_draft(first->batch, kernel, pass, &sums);
+            step = pk__step_of(kernel, first->batch, &sums);
+        }
+        if (step.tokens > 0) overlap_s += price_layers(layers, kernel->draft_layer_count, &step, total);
+        overlap_s += price_head(&step, step.sums->attending, total);
+    }
+    return overlap_s;
 }
 
 /* The resource with the largest share, in seconds before truncation; the earlier one on a tie. */
@@ -88,25 +125,31 @@ static void busy_step(const pk__charge *total, double overlap_s, int64_t host_ns
     *estimate = result;
 }
 
-static void price(const pk_kernel *kernel, const pk__sums *sums, int64_t sm_budget, pk_estimate *estimate) {
-    int64_t graph_ns = pk__graph_ns(kernel, sums);
-    if (sums->padded_tokens == 0) {
-        idle_step(graph_ns, estimate);
-        return;
-    }
-    double tokens = (double)sums->padded_tokens;
-    pk__step step = {
+pk__step pk__step_of(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums) {
+    double tokens = (double)(sums->local_tokens + sums->pad_tokens);
+    return (pk__step){
         .kernel = kernel,
+        .batch = batch,
         .sums = sums,
         .tokens = tokens,
         .flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, tokens),
-        .attention_flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)sums->tokens),
-        .derate = pk__sm_derate(kernel, sm_budget),
+        .attention_flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)sums->local_tokens),
+        .derate = pk__sm_derate(kernel, batch->sm_budget),
     };
+}
+
+static void price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
+    int64_t graph_ns = pk__graph_ns(kernel, sums);
+    if (sums->scheduled + sums->pad_tokens == 0) {
+        idle_step(graph_ns, estimate);
+        return;
+    }
+    pk__step step = pk__step_of(kernel, batch, sums);
     pk__charge total = {0};
-    double overlap_s = 0;
-    for (uint32_t i = 0; i < kernel->layer_count; i++) overlap_s += price_layer(pk__layers(kernel) + i, &step, &total);
-    overlap_s += price_head(&step, &total);
+    double overlap_s = price_layers(pk__layers(kernel), kernel->layer_count, &step, &total);
+    int64_t rows = kernel->head.rows == PK_HEAD_ALL_TOKENS ? sums->local_tokens : sums->sampled_rows;
+    overlap_s += price_head(&step, rows, &total);
+    overlap_s += price_drafts(&step, &total);
     busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
 }
 
@@ -119,6 +162,6 @@ pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estima
     pk__sums sums;
     status = pk__scan_batch(batch, kernel, &sums, error);
     if (status != PK_OK) return status;
-    price(kernel, &sums, batch->sm_budget, estimate);
+    price(kernel, batch, &sums, estimate);
     return PK_OK;
 }

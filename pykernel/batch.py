@@ -160,6 +160,8 @@ def _column(values: Any, field: str) -> Any:
     try:
         view = memoryview(values)
     except TypeError:
+        if not isinstance(values, Iterable):
+            raise ArgumentError(f"{field} is {values!r}, accepted is a buffer or a sequence of integers") from None
         return array("q", [_count(value, field) for value in values])
     if view.ndim != 1 or view.itemsize != 8 or view.format not in ("q", "l") or not view.c_contiguous:
         raise ArgumentError(

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from pykernel._native import ffi, lib
-from pykernel.plan import CollectivePlan, ExpertsPlan, LayerPlan, Plan
+from pykernel.collectives import CollectivePlan
+from pykernel.plan import ExpertsPlan, GemmPlan, LayerPlan, Plan, ReadPlan, ScorerPlan
 from pykernel.resolve import Resolved
-from pykernel.resolve.laws import CollectiveLaw, DecodeLaw, PrefillLaw
+from pykernel.resolve.laws import CollectiveLaw, DecodeLaw, GemmLaw, PrefillLaw
 from pykernel.resolve.layout import Group
 from pykernel.resolve.model_facts import LATENT_KINDS
 from pykernel.switches import LawSwitches
@@ -18,41 +19,66 @@ from pykernel.switches import LawSwitches
 _GRAPH_MODES = {"NONE": lib.PK_GRAPH_NONE, "PIECEWISE": lib.PK_GRAPH_PIECEWISE, "FULL": lib.PK_GRAPH_FULL}
 
 
+_READS = {"all": lib.PK_READ_ALL, "window": lib.PK_READ_WINDOW, "selected": lib.PK_READ_SELECTED}
+_UNITS = {
+    "tokens": lib.PK_UNITS_TOKENS,
+    "decode_rows": lib.PK_UNITS_DECODE_ROWS,
+    "context_rows": lib.PK_UNITS_CONTEXT_ROWS,
+    "prefill_rows": lib.PK_UNITS_PREFILL_ROWS,
+    "context_chunks": lib.PK_UNITS_CONTEXT_CHUNKS,
+}
+_ARRAYS = {
+    "layers": ("pk_layer[]", "layer_count"),
+    "attentions": ("pk_attention[]", "attention_count"),
+    "scorers": ("pk_scorer[]", "scorer_count"),
+    "gemms": ("pk_gemm[]", "gemm_count"),
+    "experts": ("pk_experts[]", "experts_count"),
+    "collectives": ("pk_collective[]", "collective_count"),
+    "collective_laws": ("pk_collective_law[]", "collective_law_count"),
+    "groups": ("pk_group[]", "group_count"),
+}
+"""The arrays of a spec: the C type and the field that holds the length."""
+
+
 class Spec:
     """A `pk_spec` and the arrays it points to, which live as long as this object."""
 
     def __init__(self, plan: Plan, resolved: Resolved, switches: LawSwitches) -> None:
-        self._groups = {"tensor": resolved.layout.tensor, "expert": resolved.layout.expert}
-        self._laws = resolved.laws.collectives
         self._resolved = resolved
-        self._arrays: dict[str, list[Any]] = {
-            name: [] for name in ("layers", "attentions", "experts", "collectives", "collective_laws", "groups")
-        }
-        self._arrays["groups"] = [_group(group) for group in self._groups.values()]
-        self._arrays["collective_laws"] = [_collective_law(law) for law in self._laws.values()]
-        for layer in plan.layers:
+        self._groups = list(resolved.layout.groups)
+        self._laws = list(resolved.laws.collectives)
+        self._rows: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
+        self._extend("groups", [_group(group) for group in resolved.layout.groups.values()])
+        self._extend("collective_laws", [_collective_law(law) for law in resolved.laws.collectives.values()])
+        for layer in (*plan.layers, *plan.draft_layers):
             self._add_layer(layer)
         self.struct = ffi.new("pk_spec *", self._top(plan, switches))
-        self._keep = [self._attach(name, rows) for name, rows in self._arrays.items()]
+        self._keep = [self._attach(name) for name in _ARRAYS]
+        self.struct.layer_count = len(plan.layers)
+        self.struct.draft_layer_count = len(plan.draft_layers)
 
-    def _attach(self, name: str, rows: list[Any]) -> Any:
-        kind = {"experts": "pk_experts", "collectives": "pk_collective"}.get(name, f"pk_{name.removesuffix('s')}")
-        memory = ffi.new(f"{kind}[]", rows)
+    def _attach(self, name: str) -> Any:
+        kind, count = _ARRAYS[name]
+        memory = ffi.new(kind, self._rows[name])
         setattr(self.struct, name, memory)
-        setattr(self.struct, f"{name.removesuffix('s')}_count" if name != "experts" else "experts_count", len(rows))
+        setattr(self.struct, count, len(self._rows[name]))
         return memory
 
     def _top(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
         resolved = self._resolved
-        gemm = resolved.laws.gemm
         return {
             "struct_size": ffi.sizeof("pk_spec"),
             "tensor_parallel": resolved.layout.tp,
+            "prefill_context_parallel": resolved.layout.pcp,
+            "decode_context_parallel": resolved.layout.dcp,
+            "interleave": resolved.context.interleave,
+            "context_chunk": resolved.context_chunk,
+            "draft_passes": plan.draft_passes,
             "sm_count": resolved.sm_count,
             "peak_flops": resolved.precision.peak_flops,
             "hbm_bytes_per_second": resolved.laws.hbm_bytes_per_second,
             "link_ratio": resolved.layout.link_ratio,
-            "gemm": {"law": lib.PK_GEMM_TOKEN_RAMP, "eps_max": gemm.eps_max, "m_half": gemm.m_half},
+            "gemm": _gemm_law(resolved.laws.gemm),
             "host": self._host(plan),
             "head": self._head(plan, switches),
         }
@@ -86,29 +112,32 @@ class Spec:
         }
 
     def _add_layer(self, layer: LayerPlan) -> None:
-        attentions = [self._attention(layer)] if layer.attention else []
-        experts = [self._experts(experts) for experts in layer.experts]
-        collectives = [self._collective(collective) for collective in layer.collectives]
-        self._arrays["layers"].append(
-            {
-                "count": layer.count,
-                "attention_first": self._extend("attentions", attentions),
-                "attention_count": len(attentions),
-                "experts_first": self._extend("experts", experts),
-                "experts_count": len(experts),
-                "collective_first": self._extend("collectives", collectives),
-                "collective_count": len(collectives),
-                "dense_flops_per_token": layer.dense_flops_per_token,
-                "dense_bytes": layer.dense_bytes,
-                "elementwise_bytes_per_token": layer.elementwise_bytes_per_token,
-            }
-        )
+        by_shape = self._resolved.laws.gemm.by_shape
+        parts = {
+            "attention": self._extend("attentions", [self._attention(layer)] if layer.attention else []),
+            "scorer": self._extend(
+                "scorers", [self._scorer(scorer) for scorer in layer.scorers if self._scans(scorer)]
+            ),
+            "gemm": self._extend("gemms", [self._gemm(gemm) for gemm in layer.gemms] if by_shape else []),
+            "experts": self._extend("experts", [self._experts(experts) for experts in layer.experts]),
+            "collective": self._extend("collectives", [self._collective(one) for one in layer.collectives]),
+        }
+        row = {
+            "count": layer.count,
+            "dense_flops_per_token": layer.shared_flops_per_token if by_shape else layer.dense_flops_per_token,
+            "dense_bytes": layer.dense_bytes,
+            "elementwise_bytes_per_token": layer.elementwise_bytes_per_token,
+            "recurrent": self._recurrent(layer.recurrent_kind),
+        }
+        for name, (first, count) in parts.items():
+            row[f"{name}_first"], row[f"{name}_count"] = first, count
+        self._extend("layers", [row])
 
-    def _extend(self, name: str, rows: list[Any]) -> int:
-        """Append rows to an array and return where they begin."""
-        first = len(self._arrays[name])
-        self._arrays[name].extend(rows)
-        return first
+    def _extend(self, name: str, rows: list[Any]) -> tuple[int, int]:
+        """Append rows to an array; where they begin and how many they are."""
+        first = len(self._rows[name])
+        self._rows[name].extend(rows)
+        return first, len(rows)
 
     def _attention(self, layer: LayerPlan) -> dict[str, Any]:
         attention = layer.attention
@@ -117,19 +146,51 @@ class Spec:
         return {
             "query_heads": attention.query_heads,
             "head_dim": attention.head_dim,
-            "window": attention.window,
+            "prefill_window": attention.prefill_window,
             "cache_bytes_per_token": attention.cache_bytes_per_token,
             "one_mixed_launch": int(self._resolved.one_mixed_launch and not latent),
+            "read": _read_law(attention.read),
             "decode": _decode_law(self._resolved.laws.decode[attention.kind]),
             "prefill": _prefill_law(self._resolved.laws.prefill),
+        }
+
+    def _scans(self, scorer: ScorerPlan) -> bool:
+        """A scorer without a rate is not charged."""
+        return self._resolved.laws.decode[scorer.kind].bytes_per_second > 0
+
+    def _scorer(self, scorer: ScorerPlan) -> dict[str, Any]:
+        return {
+            "cache_bytes_per_token": scorer.cache_bytes_per_token,
+            "window": scorer.window,
+            "compress_ratio": scorer.compress_ratio,
+            "sharded": int(scorer.sharded),
+            "decode": _decode_law(self._resolved.laws.decode[scorer.kind]),
+        }
+
+    def _gemm(self, gemm: GemmPlan) -> dict[str, Any]:
+        tp = self._resolved.layout.tp
+        return {
+            "flops_per_token": 2.0 * gemm.n * gemm.k,
+            "n": gemm.n / tp if gemm.column_parallel else gemm.n,
+            "k": gemm.k if gemm.column_parallel else gemm.k / tp,
+        }
+
+    def _recurrent(self, kind: str) -> dict[str, Any]:
+        law = self._resolved.laws.recurrent.get(kind)
+        if law is None:
+            return {"law": lib.PK_RECURRENT_NONE}
+        return {
+            "law": lib.PK_RECURRENT_FLOOR_RATE,
+            "floor_ns": law.floor_ns,
+            "tokens_per_second": law.tokens_per_second,
         }
 
     def _experts(self, experts: ExpertsPlan) -> dict[str, Any]:
         placement = self._resolved.experts
         assert placement is not None
         return {
-            "experts": placement.physical,
-            "local": placement.local,
+            "experts": placement.physical(experts.experts),
+            "local": placement.local(experts.experts),
             "top_k": experts.top_k,
             "shards": placement.shards,
             "funnel": placement.funnel,
@@ -144,15 +205,31 @@ class Spec:
             "law": self._law_index(collective.operation, collective.group),
             "group": self._group_index(collective.group),
             "span": lib.PK_SPAN_ALL_TO_ALL if collective.all_to_all else lib.PK_SPAN_RING,
-            "launches": 1,
-            "bytes_per_token": collective.bytes_per_token,
+            "units": _UNITS[collective.units],
+            "on_sm": int(collective.on_sm),
+            "bytes_per_unit": collective.bytes_per_unit,
         }
 
     def _law_index(self, operation: str, group: str) -> int:
-        return list(self._laws).index((operation, group))
+        return self._laws.index((operation, group))
 
     def _group_index(self, group: str) -> int:
-        return list(self._groups).index(group)
+        return self._groups.index(group)
+
+
+def _gemm_law(law: GemmLaw) -> dict[str, Any]:
+    id_ = lib.PK_GEMM_SHAPE_RAMP if law.by_shape else lib.PK_GEMM_TOKEN_RAMP
+    return {"law": id_, "eps_max": law.eps_max, "m_half": law.m_half, "n_half": law.n_half, "k_half": law.k_half}
+
+
+def _read_law(read: ReadPlan) -> dict[str, Any]:
+    return {
+        "law": _READS[read.law],
+        "sharded": int(read.sharded),
+        "top_k": read.top_k,
+        "compress_ratio": read.compress_ratio,
+        "window": read.window,
+    }
 
 
 def _group(group: Group) -> dict[str, Any]:

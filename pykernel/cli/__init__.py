@@ -80,7 +80,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(f"there is no subcommand {name!r}{hint}; there are {', '.join(SUBCOMMANDS)}")
     module, summary = SUBCOMMANDS[name]
     command = importlib.import_module(module)
-    parser = Parser(prog=f"pykernel {name}", description=f"{summary}.\n\n{command.__doc__}")
+    parser = Parser(prog=f"pykernel {name}", description=f"{summary[0].upper()}{summary[1:]}.\n\n{command.HELP}")
     command.add_arguments(parser)
     run: Callable[[argparse.Namespace], int] = command.run
     return run(parser.parse_args(arguments[1:]))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pykernel.documents import vocabulary
-from pykernel.documents.fieldtypes import Report, record
+from pykernel.documents.fieldtypes import Report, record, words
 from pykernel.documents.findings import Findings, one_of, stated
 from pykernel.documents.loading import decode, finish
-from pykernel.documents.nodes import Document, Scalar, Sequence, describe, is_null, shown
+from pykernel.documents.nodes import Document, Reported, Scalar, Sequence, describe, is_null, shown
 from pykernel.documents.nodes import Mapping as MappingNode
 from pykernel.documents.reader import read_file
 from pykernel.documents.writing import to_yaml
@@ -43,9 +43,9 @@ class Scope:
 class CoefficientSource:
     """One citation of an entry."""
 
-    kind: str
+    kind: str = field(metadata=words(vocabulary.SOURCE_KINDS))
     cite: str
-    role: str
+    role: str = field(metadata=words(vocabulary.SOURCE_ROLES))
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Coefficient:
 
     name: str
     value: float
-    units: str
-    method: str
+    units: str = field(metadata=words(vocabulary.COEFFICIENT_UNITS))
+    method: str = field(metadata=words(vocabulary.METHODS))
     fitted: bool
     scope: Scope
     ci95: tuple[float, float] | None = None
@@ -101,6 +101,7 @@ def load(path: str | os.PathLike[str]) -> CoefficientSet:
 def _unwrap(entries: Sequence, index: int, report: Report) -> None:
     """Turn the item `name: {...}` into the mapping with the name inside, as the dataclass has it."""
     item = entries.items[index]
+    entries.items[index] = Reported(item.line)
     trail = ((None, "coefficients"), index)
     if not isinstance(item, MappingNode) or len(item.entries) != 1:
         found = f"{len(item.entries)} keys" if isinstance(item, MappingNode) else describe(item)
@@ -143,10 +144,15 @@ def dump(coefficient_set: CoefficientSet) -> str:
     return to_yaml(plain)
 
 
-def check(coefficient_set: CoefficientSet, prefix: str = "") -> list[Problem]:
-    """Problems of a well-typed set; paths begin with `coefficients:<name>` unless a prefix is given."""
+def label(coefficient_set: CoefficientSet) -> str:
+    """What the set is called in a scenario: the stem of its file, or its name where it has no file."""
     source = coefficient_set.source
-    stem = Path(source.file).stem if source else coefficient_set.name
+    return Path(source.file).stem if source else coefficient_set.name
+
+
+def check(coefficient_set: CoefficientSet, prefix: str = "") -> list[Problem]:
+    """Problems of a well-typed set; paths begin with `coefficients:<label>` unless a prefix is given."""
+    stem = label(coefficient_set)
     findings = Findings(coefficient_set, prefix or f"coefficients:{stem}")
     one_of(findings, "kind", coefficient_set.kind, (CoefficientSet.KIND,))
     stated(findings, "name", coefficient_set.name)

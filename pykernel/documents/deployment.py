@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pykernel.documents import vocabulary
+from pykernel.documents.fieldtypes import words
 from pykernel.documents.findings import Findings, at_least, one_of, stated, within
 from pykernel.documents.loading import load_document
 from pykernel.documents.nodes import Document
@@ -112,7 +113,7 @@ class Engine:
 class Pool:
     """Nodes of one role, all with the same layout and settings; several equal engines may fill them."""
 
-    role: str
+    role: str = field(metadata=words(vocabulary.POOL_ROLES))
     nodes: int
     parallel: Parallel
     engine: Engine = field(default_factory=Engine)

@@ -13,12 +13,24 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Mapping as MappingOf
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from pykernel.documents.nodes import Mapping, Node, Scalar, Sequence, Trail, describe, is_null, path_text, shown
+from pykernel.documents.nodes import (
+    Mapping,
+    Node,
+    Reported,
+    Scalar,
+    Sequence,
+    Trail,
+    describe,
+    is_null,
+    path_text,
+    shown,
+)
+from pykernel.documents.reader import collect
 from pykernel.errors import Problem
 
 INT64_MAX = 2**63 - 1
@@ -33,12 +45,17 @@ IDENTITY = {"identity": True}
 """Metadata of a field that names the document: it comes from the file's name, or from the key above the document."""
 
 
-def key(name: str, *, always: bool = False) -> dict[str, Any]:
+def key(name: str, *, always: bool = False, words: Collection[str] = ()) -> dict[str, Any]:
     """Metadata of a field that a file spells differently from the attribute.
 
-    Parameters: `name`, the key in the file; `always`, write the key even when it holds its default.
+    Parameters: `name`, the key in the file; `always`, write the key even when it holds its default; `words`, as below.
     """
-    return {"key": name, "always": always}
+    return {"key": name, "always": always, "words": words}
+
+
+def words(members: Collection[str]) -> dict[str, Any]:
+    """Metadata of a text field with a closed set of values, which the message about a missing key lists."""
+    return {"words": members}
 
 
 class Report:
@@ -50,7 +67,7 @@ class Report:
         self.problems = problems
 
     def add(self, trail: Trail | None, line: int, message: str) -> None:
-        self.problems.append(Problem("error", path_text(self.prefix, trail), message, self.file, line))
+        collect(self.problems, Problem("error", path_text(self.prefix, trail), message, self.file, line))
 
 
 Fault = tuple["Trail | None", str]
@@ -74,8 +91,10 @@ class FieldType:
         """The value as plain data: text, numbers, flags, lists and dictionaries."""
         return value
 
-    def mismatch(self, node: Node) -> str:
-        return f"found {describe(node)}; accepted: {self.wanted}"
+    def refuse(self, node: Node, line: int, trail: Trail | None, report: Report, advice: str = "") -> None:
+        """Report a node that does not fit, unless it was reported when the tree was built."""
+        if type(node) is not Reported:
+            report.add(trail, line, f"found {describe(node)}; accepted: {self.wanted}{advice}")
 
 
 class Text(FieldType):
@@ -83,7 +102,7 @@ class Text(FieldType):
 
     def read(self, node: Node, line: int, trail: Trail | None, report: Report) -> Any:
         if type(node) is not Scalar:
-            report.add(trail, line, self.mismatch(node))
+            self.refuse(node, line, trail, report)
             return ""
         return "" if is_null(node) else node.value
 
@@ -105,7 +124,7 @@ class Integer(FieldType):
                 return 0
             if _NUMBER.fullmatch(text) and float(text).is_integer() and abs(float(text)) <= 2**53:
                 return int(float(text))
-        report.add(trail, line, self.mismatch(node) + _unquote(node, _NUMBER))
+        self.refuse(node, line, trail, report, _unquote(node, _NUMBER))
         return 0
 
     def check(self, value: Any, trail: Trail | None, faults: list[Fault]) -> None:
@@ -123,7 +142,7 @@ class Number(FieldType):
             number = float(node.value)
             if math.isfinite(number):
                 return number
-        report.add(trail, line, self.mismatch(node) + _unquote(node, _NUMBER))
+        self.refuse(node, line, trail, report, _unquote(node, _NUMBER))
         return 0.0
 
     def check(self, value: Any, trail: Trail | None, faults: list[Fault]) -> None:
@@ -145,7 +164,7 @@ class Flag(FieldType):
                 return True
             if node.value in _FALSE:
                 return False
-        report.add(trail, line, self.mismatch(node) + _unquote(node, re.compile("(?i:true|false)")))
+        self.refuse(node, line, trail, report, _unquote(node, re.compile("(?i:true|false)")))
         return False
 
     def check(self, value: Any, trail: Trail | None, faults: list[Fault]) -> None:
@@ -178,7 +197,7 @@ class ListOf(FieldType):
 
     def read(self, node: Node, line: int, trail: Trail | None, report: Report) -> Any:
         if type(node) is not Sequence:
-            report.add(trail, line, self.mismatch(node) + ("" if type(node) is Mapping else ", even of one item"))
+            self.refuse(node, line, trail, report, ("" if type(node) is Mapping else ", even of one item"))
             return []
         read = self.inner.read
         return [read(item, item.line, (trail, index), report) for index, item in enumerate(node.items)]
@@ -210,7 +229,7 @@ class Pair(FieldType):
 
     def read(self, node: Node, line: int, trail: Trail | None, report: Report) -> Any:
         if type(node) is not Sequence or len(node.items) != 2:
-            report.add(trail, line, self.mismatch(node))
+            self.refuse(node, line, trail, report)
             return (0.0, 0.0)
         return tuple(self.inner.read(item, item.line, (trail, i), report) for i, item in enumerate(node.items))
 
@@ -235,7 +254,7 @@ class TableOf(FieldType):
 
     def read(self, node: Node, line: int, trail: Trail | None, report: Report) -> Any:
         if type(node) is not Mapping:
-            report.add(trail, line, self.mismatch(node))
+            self.refuse(node, line, trail, report)
             return {}
         read, lines = self.inner.read, node.lines
         return {name: read(item, lines[name], (trail, name), report) for name, item in node.entries.items()}
@@ -262,6 +281,7 @@ class Field:
     identity: bool
     always: bool
     default: Any
+    wanted: str
 
     def stated(self, value: Any) -> bool:
         """Whether the value is written to a file: required keys always, others when they differ from absence."""
@@ -272,7 +292,8 @@ class Record(FieldType):
     """A dataclass, read from a mapping with exactly its keys.
 
     Class attributes of the dataclass adjust the reading: `ACCEPTS_COMMENTS` (keys `_comment` and `_comment_*` are
-    dropped), `IGNORED_KEYS` (accepted and dropped) and `MOVED_KEYS` (an older key, and what to write instead).
+    dropped), `IGNORED_KEYS` (accepted and dropped), `RENAMED_KEYS` (an older key and today's) and `MOVED_KEYS` (a key
+    that belongs elsewhere, and the advice to give).
     """
 
     wanted = "a mapping"
@@ -285,11 +306,12 @@ class Record(FieldType):
         self.required = tuple(item for item in self.by_key.values() if item.required)
         self.comments: bool = getattr(cls, "ACCEPTS_COMMENTS", False)
         self.ignored: frozenset[str] = getattr(cls, "IGNORED_KEYS", frozenset())
+        self.renamed: MappingOf[str, str] = getattr(cls, "RENAMED_KEYS", {})
         self.moved: MappingOf[str, str] = getattr(cls, "MOVED_KEYS", {})
 
     def read(self, node: Node, line: int, trail: Trail | None, report: Report, **identities: str) -> Any:
         if type(node) is not Mapping:
-            report.add(trail, line, self.mismatch(node))
+            self.refuse(node, line, trail, report)
             return None
         values: dict[str, Any] = dict(identities)
         before = len(report.problems)
@@ -300,16 +322,20 @@ class Record(FieldType):
                 self._unknown(name, lines[name], trail, report)
             elif not is_null(item):
                 values[field_.attribute] = field_.type.read(item, lines[name], (trail, name), report)
+        renamed = {self.renamed[name] for name in node.entries if name in self.renamed}
         for field_ in self.required:
-            if field_.attribute not in values:
+            if field_.attribute not in values and field_.key not in renamed:
                 where = lines.get(field_.key, line)
-                report.add((trail, field_.key), where, f"the key is missing; accepted: {field_.type.wanted}")
+                report.add((trail, field_.key), where, f"the key is missing; accepted: {field_.wanted}")
         return self.cls(**values) if len(report.problems) == before else None
 
     def _unknown(self, name: str, line: int, trail: Trail | None, report: Report) -> None:
         if self.comments and (name == "_comment" or name.startswith("_comment_")):
             return
         if name in self.ignored:
+            return
+        if name in self.renamed:
+            report.add((trail, name), line, f"unknown key; write {self.renamed[name]}")
             return
         if name in self.moved:
             report.add((trail, name), line, f"unknown key; {self.moved[name]}")
@@ -324,7 +350,7 @@ class Record(FieldType):
             faults.append((trail, f"found {shown(value)}; accepted: a {self.cls.__name__}"))
             return
         for item in self.fields:
-            held = getattr(value, item.attribute)
+            held = getattr(value, item.attribute, None)  # even a deleted attribute is only a problem
             item.type.check(held, (trail, item.key), faults)
 
     def plain(self, value: Any) -> Any:
@@ -337,9 +363,12 @@ class Record(FieldType):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean "x"` with the nearest known names, or nothing when none is near."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(near)}" if near else ""
+    """`; did you mean x or y` with the nearest known names, or nothing when none is near."""
+    if len(name) > 100:
+        return ""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(by_lower[match] for match in near)}" if near else ""
 
 
 def _unquote(node: Node, pattern: re.Pattern[str]) -> str:
@@ -359,6 +388,7 @@ def _field(item: dataclasses.Field[Any], hint: Any) -> Field:
         identity=item.metadata.get("identity", False),
         always=item.metadata.get("always", False),
         default=default,
+        wanted=", ".join(item.metadata.get("words", ())) or field_type(hint).wanted,
     )
 
 

@@ -44,6 +44,9 @@ def one_of(findings: Findings, path: str, value: str, members: Collection[str]) 
     """Text of a closed set; returns whether it is."""
     if value in members:
         return True
+    if not value:
+        findings.error(path, f"the key is missing or empty; accepted: {', '.join(members)}")
+        return False
     near = did_you_mean(value, members)
     findings.error(path, f"found {shown(value)}{near}; accepted: {', '.join(members)}")
     return False

@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pykernel.documents import graph_checks
-from pykernel.documents.fieldtypes import key
+from pykernel.documents import graph_checks, vocabulary
+from pykernel.documents.fieldtypes import key, words
 from pykernel.documents.loading import load_document
 from pykernel.documents.nodes import Document
 from pykernel.documents.writing import write
@@ -34,7 +34,7 @@ class Global:
 
     hidden_size: int
     vocab_size: int
-    weight_dtype: str
+    weight_dtype: str = field(metadata=words(vocabulary.DTYPES))
     tie_word_embeddings: bool = False
 
 
@@ -42,7 +42,7 @@ class Global:
 class Node:
     """One primitive. `op` decides which of the other fields have a meaning; the rest stay at absence."""
 
-    op: str
+    op: str = field(metadata=words(vocabulary.OPS))
     role: str = ""
     emit: str = ""
     n: int = 0
@@ -114,7 +114,7 @@ class Cache:
     """One cache that layers keep: sizes in bytes a layer before sharding, tokens where a name says so."""
 
     id: str
-    class_: str = field(metadata=key("class"))
+    class_: str = field(metadata=key("class", words=vocabulary.CACHE_CLASSES))
     layers: int
     entry_bytes: float = 0.0
     page_bytes: int = 0

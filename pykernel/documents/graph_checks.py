@@ -156,7 +156,7 @@ def _check_stack(findings: Findings, stack: Stack, ids: Sequence[str]) -> None:
         findings.error("stack.repeat", f"the stack has {count} layers; accepted: at most {MAX_LAYERS}")
     for name in ("prologue", "pattern", "epilogue"):
         for index, used in enumerate(getattr(stack, name)):
-            if used not in ids:
+            if ids and used not in ids:
                 one_of(findings, f"stack.{name}[{index}]", used, ids)
 
 
@@ -182,7 +182,7 @@ def _check_node(findings: Findings, at: str, node: Node) -> None:
         return  # nothing else can be said of an unknown op
     rule = OP_RULES[node.op]
     for name in rule.positive:
-        at_least(findings, f"{at}.{name}", getattr(node, name), 1)
+        _required(findings, f"{at}.{name}", getattr(node, name), node.op)
     for name in rule.not_negative:
         at_least(findings, f"{at}.{name}", getattr(node, name), 0)
     for name in rule.unused:
@@ -199,6 +199,14 @@ def _check_node(findings: Findings, at: str, node: Node) -> None:
         _check_attention(findings, at, node)
     elif node.op == "RecurrentUpdate":
         _check_recurrent(findings, at, node)
+
+
+def _required(findings: Findings, path: str, value: float, where: str) -> None:
+    """A size that must be stated; 0 is how absence is kept."""
+    if value == 0:
+        findings.error(path, f"the key is missing, or 0, on {where}; accepted: 1 or more")
+    else:
+        at_least(findings, path, value, 1)
 
 
 def _check_unused(findings: Findings, at: str, node: Node, name: str, accepted: str = "") -> None:
@@ -251,7 +259,7 @@ def _check_recurrent(findings: Findings, at: str, node: Node) -> None:
     if known and node.recurrent_kind == "mamba2":
         for name in ("n_groups", "conv_kernel", "intermediate_size"):
             if getattr(node, name) == 0:
-                findings.error(f"{at}.{name}", "the key is missing on recurrent_kind mamba2; accepted: 1 or more")
+                _required(findings, f"{at}.{name}", 0, "recurrent_kind mamba2")
     if node.state_dtype:
         one_of(findings, f"{at}.state_dtype", node.state_dtype, vocabulary.DTYPES)
 
@@ -280,7 +288,12 @@ def _check_caches(findings: Findings, caches: Sequence[Cache]) -> None:
 def _check_cache_class(findings: Findings, at: str, cache: Cache) -> None:
     """A fixed cache is a page; the others are entries, a ring with a window."""
     wanted, unwanted = ("page_bytes", "entry_bytes") if cache.class_ == "fixed" else ("entry_bytes", "page_bytes")
-    above_zero(findings, f"{at}.{wanted}", getattr(cache, wanted))
+    if getattr(cache, wanted) == 0:
+        findings.error(
+            f"{at}.{wanted}", f"the key is missing, or 0, on a {cache.class_} cache; accepted: bytes above 0"
+        )
+    else:
+        above_zero(findings, f"{at}.{wanted}", getattr(cache, wanted))
     if getattr(cache, unwanted):
         message = f"found {shown(getattr(cache, unwanted))} on a {cache.class_} cache; accepted: {wanted} instead"
         report = findings.error if cache.class_ == "fixed" else findings.warning

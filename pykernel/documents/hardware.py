@@ -36,7 +36,7 @@ class Chip(Document):
     }
 
     name: str = field(metadata=IDENTITY)
-    provenance: str = field(metadata=key("Provenance"))
+    provenance: str = field(metadata=key("Provenance", words=vocabulary.PROVENANCES))
     tflops_peak: float = field(metadata=key("TFlopsPeak"))
     bw_peak_tbs: float = field(metadata=key("BwPeakTBs"))
     memory_gib: float = field(metadata=key("MemoryGiB"))
@@ -60,7 +60,7 @@ class Fabric(Document):
     }
 
     name: str = field(metadata=IDENTITY)
-    provenance: str = field(metadata=key("Provenance"))
+    provenance: str = field(metadata=key("Provenance", words=vocabulary.PROVENANCES))
     inter_node_bw_gbps: float = field(metadata=key("InterNodeBwGBps"))
     rdma: bool = field(default=False, metadata=key("RDMA"))
 

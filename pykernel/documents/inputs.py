@@ -57,8 +57,10 @@ def validate(inputs: Inputs) -> list[Problem]:
         name = getattr(tier, "name", "?")
         _document(problems, tier, StorageTier, f"device:{name}", storage_tiers.check)
     for entries in _listed(problems, inputs.coefficients, "coefficients"):
-        name = getattr(entries, "name", "?")
+        name = coefficient_sets.label(entries) if isinstance(entries, CoefficientSet) else "?"
         _document(problems, entries, CoefficientSet, f"coefficients:{name}", coefficient_sets.check)
+    if typed["deployment"]:
+        _check_pool(problems, inputs.pool, len(inputs.deployment.pools))
     if all(typed.values()):
         problems += placement.check(inputs.scenario, inputs.deployment)
     return sorted(problems, key=by_path)
@@ -87,6 +89,11 @@ def _document(
     faults = type_problems(document, cls, prefix)
     problems += faults or check(document, prefix)
     return not faults
+
+
+def _check_pool(problems: list[Problem], pool: Any, count: int) -> None:
+    if count and (not isinstance(pool, int) or isinstance(pool, bool) or not 0 <= pool < count):
+        problems.append(Problem("error", "pool", f"found {shown(pool)}; accepted: an index from 0 to {count - 1}"))
 
 
 def _listed(problems: list[Problem], documents: Any, name: str) -> list[Any]:

@@ -11,7 +11,7 @@ import os
 from typing import Any, TypeVar, cast
 
 from pykernel.documents.fieldtypes import Report, record
-from pykernel.documents.nodes import Document, Mapping, Source, describe, is_null
+from pykernel.documents.nodes import Document, Mapping, Reported, Source, describe, is_null
 from pykernel.documents.reader import Reading, read_file
 from pykernel.errors import DocumentError, Problem
 
@@ -26,9 +26,7 @@ def load_document(cls: type[D], path: str | os.PathLike[str], prefix: str, **ide
     return cast("D", document)
 
 
-def decode(
-    cls: type[D], root: Mapping, prefix: str, reading: Reading, remark: str = "", **identities: str
-) -> D | None:
+def decode(cls: type[D], root: Mapping, prefix: str, reading: Reading, remark: str = "", **identities: str) -> D | None:
     """One document of a reading, its problems added to the reading's; None when it has any."""
     report = Report(reading.file, prefix, reading.problems)
     kind = getattr(cls, "KIND", "")
@@ -52,9 +50,14 @@ def in_file_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _kind_fits(kind: str, root: Mapping, report: Report) -> bool:
-    """Whether a stated `kind` is the wanted one; a missing kind is left to the decoding of the fields."""
+    """Whether the document is of the wanted kind, or may be: without the key the other fields are still decoded."""
     node = root.entries.get("kind")
-    if node is None or is_null(node) or getattr(node, "value", None) == kind:
+    if node is None or is_null(node):
+        line = root.lines.get("kind", root.line)
+        report.add((None, "kind"), line, f"the key is missing; accepted: {kind}")
+        root.put("kind", Reported(line), line)
+        return True
+    if getattr(node, "value", None) == kind:
         return True
     report.add((None, "kind"), root.lines["kind"], f"found {describe(node)}; accepted: {kind}")
     return False

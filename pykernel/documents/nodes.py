@@ -25,6 +25,15 @@ class Scalar:
         self.plain = plain
 
 
+class Reported(Scalar):
+    """Stands where a value was already refused, so that decoding does not report the same value again."""
+
+    __slots__ = ()
+
+    def __init__(self, line: int) -> None:
+        super().__init__("", line, False)
+
+
 class Sequence:
     """A list of nodes and the line it starts on."""
 
@@ -98,7 +107,7 @@ def path_text(prefix: str, trail: Trail | None) -> str:
             path += f".{step}"
         else:
             path += step
-    return path
+    return path.rstrip(":")
 
 
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")

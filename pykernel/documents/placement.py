@@ -19,7 +19,7 @@ def check(scenario: Scenario, deployment: Deployment, prefix: str = "deployment"
     cluster = scenario.cluster
     total = sum(pool.nodes for pool in deployment.pools)
     if deployment.pools and total != cluster.nodes:
-        message = f"the pools have {total} nodes in sum; accepted: the cluster's nodes, which are {cluster.nodes}"
+        message = f"found {total} nodes in sum; accepted: the cluster's nodes, which are {cluster.nodes}"
         findings.error("pools", message)
     for index, pool in enumerate(deployment.pools):
         _check_pool(findings, f"pools[{index}].parallel", pool, cluster)

@@ -15,7 +15,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Any
 
-from pykernel.documents.nodes import Mapping, Node, Scalar, Sequence, Trail, path_text, shown
+from pykernel.documents.nodes import Mapping, Node, Reported, Scalar, Sequence, Trail, describe, path_text, shown
 from pykernel.errors import DocumentError, Problem
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -26,6 +26,9 @@ MAX_DEPTH = 64
 
 MAX_ALIAS_NODES = 100_000
 """How many nodes the aliases of one file may stand for in sum; graphs that share nodes stay below a thousand."""
+
+MAX_PROBLEMS = 200
+"""How many problems of one file are collected before reading stops."""
 
 # What YAML 1.1 calls not printable, as far as it can come out of UTF-8.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
@@ -51,7 +54,8 @@ def read_file(
     """Read a file that holds one document for each prefix, in that order.
 
     Parameters: `prefixes`, the first step of the dotted paths of each document (`("scenario", "deployment")` for a
-    bundle); `least`, how many of them are enough (all by default); `pure`, parse with PyYAML's Python parser even where libyaml is present.
+    bundle); `least`, how many of them are enough (all by default); `pure`, parse with PyYAML's Python parser even
+    where libyaml is present.
     Raises: DocumentError when the file cannot be read, is not YAML, or does not hold that many documents. Faults
     that leave the tree usable (a repeated key) are returned with it, so that they are reported with the rest.
     """
@@ -59,14 +63,20 @@ def read_file(
     return read_text(_text_of(file), file, prefixes, least=least, pure=pure)
 
 
-def read_text(
-    text: str, file: str, prefixes: SequenceOf[str], *, least: int = 0, pure: bool = False
-) -> Reading:
+def read_text(text: str, file: str, prefixes: SequenceOf[str], *, least: int = 0, pure: bool = False) -> Reading:
     """Read the documents in a text; `file` is the name that problems carry. See `read_file`."""
     builder = _Builder(file, prefixes)
     for event in _events(text, file, pure):
         builder.take(event)
     return builder.reading(text, least or len(prefixes))
+
+
+def collect(problems: list[Problem], problem: Problem) -> None:
+    """Add a problem of a file; raises DocumentError once there are more than anybody reads."""
+    problems.append(problem)
+    if len(problems) >= MAX_PROBLEMS:
+        message = f"reading stopped after {MAX_PROBLEMS} problems"
+        raise DocumentError([*problems, Problem("error", "", message, problem.file, problem.line)])
 
 
 def missing_document(file: str, line: int, prefixes: SequenceOf[str], held: int) -> DocumentError:
@@ -135,11 +145,12 @@ def _events(text: str, file: str, pure: bool) -> Iterator[Any]:
 class _Frame:
     """One open collection while the tree is built: the key waiting for its value, and the node count so far."""
 
-    __slots__ = ("anchor", "discard", "key", "key_line", "node", "size")
+    __slots__ = ("anchor", "discard", "key", "key_line", "node", "refused", "size")
 
-    def __init__(self, node: Mapping | Sequence, anchor: str | None) -> None:
+    def __init__(self, node: Mapping | Sequence, anchor: str | None, refused: bool) -> None:
         self.node = node
         self.anchor = anchor
+        self.refused = refused
         self.key: str | None = None
         self.key_line = 0
         self.discard = False  # the value belongs to a key that was already reported
@@ -154,6 +165,7 @@ class _Builder:
         self.prefixes = prefixes
         self.problems: list[Problem] = []
         self.roots: list[Node] = []
+        self.start_lines: list[int] = []
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Node, int]] = {}
         self.open_anchors: set[str] = set()
@@ -181,18 +193,22 @@ class _Builder:
         if len(self.roots) < least:
             raise missing_document(self.file, last_line, self.prefixes, len(self.roots))
         roots = []
-        for prefix, root in zip(self.prefixes, self.roots, strict=False):
+        for prefix, root, line in zip(self.prefixes, self.roots, self.start_lines, strict=False):
+            if isinstance(root, Reported):
+                raise DocumentError(self.problems)
             if not isinstance(root, Mapping):
-                found = "an empty document" if isinstance(root, Scalar) and not root.value else "no mapping of keys"
-                raise _fault(self.file, f"found {found}; accepted: {_wanted(self.prefixes)}", root.line, prefix.rstrip(":"))
+                empty = isinstance(root, Scalar) and root.plain and not root.value
+                found = "an empty document" if empty else describe(root)
+                message = f"found {found}; accepted: {_wanted(self.prefixes)}"
+                raise _fault(self.file, message, line, prefix.rstrip(":"))
             roots.append(root)
         return Reading(self.file, tuple(roots), self.problems, last_line)
 
-    def _path(self) -> str:
-        """The dotted path of the position that is being built."""
+    def _path(self, levels: int = MAX_DEPTH) -> str:
+        """The dotted path of the position that is being built, or of its outermost levels."""
         prefix = self.prefixes[min(len(self.roots), len(self.prefixes) - 1)]
         trail: Trail | None = None
-        for frame in self.frames:
+        for frame in self.frames[:levels]:
             if isinstance(frame.node, Sequence):
                 trail = (trail, len(frame.node.items))
             elif frame.key is not None:
@@ -203,7 +219,7 @@ class _Builder:
         return _fault(self.file, message, line, self._path())
 
     def _report(self, message: str, line: int) -> None:
-        self.problems.append(Problem("error", self._path(), message, self.file, line))
+        collect(self.problems, Problem("error", self._path(), message, self.file, line))
 
     def _document_start(self, event: Any) -> None:
         self.anchors.clear()
@@ -211,24 +227,27 @@ class _Builder:
         if len(self.roots) == len(self.prefixes):
             message = f"found one document too many; accepted: {_wanted(self.prefixes)}"
             raise _fault(self.file, message, event.start_mark.line + 1)
+        self.start_lines.append(event.start_mark.line + 1)
 
     def _scalar(self, event: Any) -> None:
         line = event.start_mark.line + 1
         tag = event.tag
         plain = event.implicit[0]
+        refused = False
         if tag is not None and tag != "!":
-            if tag not in _SCALAR_TAGS:
+            refused = tag not in _SCALAR_TAGS
+            if refused:
                 self._report(f"found the tag {shown(tag)}; accepted: values without a tag", line)
             plain = tag != _YAML_TAG + "str"
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.key is None and type(frame.node) is Mapping:
             if event.anchor is not None:
-                self._keep_anchor(event.anchor, Scalar(event.value, line, plain), 1)
+                self.anchors[event.anchor] = (Scalar(event.value, line, plain), 1)
             self._key(frame, event.value, line, plain)
             return
-        node = Scalar(event.value, line, plain)
+        node = Reported(line) if refused else Scalar(event.value, line, plain)
         if event.anchor is not None:
-            self._keep_anchor(event.anchor, node, 1)
+            self.anchors[event.anchor] = (node, 1)
         self._place(node, 1)
 
     def _key(self, frame: _Frame, key: str, line: int, plain: bool) -> None:
@@ -263,14 +282,16 @@ class _Builder:
 
     def _start(self, node: Mapping | Sequence, event: Any, tag_name: str) -> None:
         if len(self.frames) >= MAX_DEPTH:
-            raise self._fatal(f"nested too deeply; accepted: at most {MAX_DEPTH} levels", node.line)
-        if event.tag is not None and event.tag not in ("!", _YAML_TAG + tag_name):
+            message = f"nested too deeply; accepted: at most {MAX_DEPTH} levels"
+            raise _fault(self.file, message, node.line, self._path(3))
+        refused = event.tag is not None and event.tag not in ("!", _YAML_TAG + tag_name)
+        if refused:
             self._report(f"found the tag {shown(event.tag)}; accepted: values without a tag", node.line)
         if self.frames and self.frames[-1].key is None and isinstance(self.frames[-1].node, Mapping):
             raise self._fatal("found a mapping or list as a key; accepted: plain text as a key", node.line)
         if event.anchor is not None:
             self.open_anchors.add(event.anchor)
-        self.frames.append(_Frame(node, event.anchor))
+        self.frames.append(_Frame(node, event.anchor, refused))
 
     def _mapping_start(self, event: Any) -> None:
         self._start(Mapping(event.start_mark.line + 1), event, "map")
@@ -280,13 +301,11 @@ class _Builder:
 
     def _end(self, event: Any) -> None:
         frame = self.frames.pop()
+        node: Node = Reported(frame.node.line) if frame.refused else frame.node
         if frame.anchor is not None:
             self.open_anchors.discard(frame.anchor)
-            self._keep_anchor(frame.anchor, frame.node, frame.size)
-        self._place(frame.node, frame.size)
-
-    def _keep_anchor(self, anchor: str, node: Node, size: int) -> None:
-        self.anchors[anchor] = (node, size)
+            self.anchors[frame.anchor] = (node, frame.size)
+        self._place(node, frame.size)
 
     def _alias(self, event: Any) -> None:
         line = event.start_mark.line + 1

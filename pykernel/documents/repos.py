@@ -135,7 +135,7 @@ def find_scenario(scenario: PathText, repos: Repos | None = None) -> Path:
     if parts and ".." not in parts and not os.path.isabs(text) and "\0" not in text:
         for root in roots:
             for candidate in (root / text, root / f"{text}.yaml", root / f"{text}.yml"):
-                if candidate.is_file():
+                if os.path.isfile(candidate):
                     return candidate
     known = sorted({name for root in roots for name in _yaml_names(root, deep=True)})
     name = text[: -len(".yaml")] if text.endswith(".yaml") else text
@@ -229,7 +229,7 @@ class _Lookup:
         if not bare:
             message = f"found {shown(name)}; accepted: the name of a {what}, without a folder"
             self._add(reference, field, message)
-        elif not path.is_file():
+        elif not os.path.isfile(path):
             self.report(reference, field, what, name, path, known(repos))
         return path
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pykernel.documents import vocabulary
+from pykernel.documents.fieldtypes import words
 from pykernel.documents.findings import Findings, at_least, digest, one_of, stated, within
 from pykernel.documents.loading import load_document
 from pykernel.documents.nodes import Document
@@ -58,8 +59,8 @@ class TraceHeader:
     """How to read the rows of a trace."""
 
     trace_version: int
-    time_unit: str
-    mode: str
+    time_unit: str = field(metadata=words(vocabulary.TIME_UNITS))
+    mode: str = field(metadata=words(vocabulary.TRACE_MODES))
     workload_seed: int | None = None
     server: TraceServer | None = None
     goodput_slo_targets: dict[str, SloTarget] | None = None

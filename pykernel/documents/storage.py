@@ -26,10 +26,10 @@ class StorageTier(Document):
 
     ACCEPTS_COMMENTS: ClassVar[bool] = True
     IGNORED_KEYS: ClassVar[frozenset[str]] = frozenset({"name"})
-    MOVED_KEYS: ClassVar[Mapping[str, str]] = {
-        "read_bandwidth": "write read_bandwidth_mb_s",
-        "write_bandwidth": "write write_bandwidth_mb_s",
-        "base_latency": "write base_latency_us",
+    RENAMED_KEYS: ClassVar[Mapping[str, str]] = {
+        "read_bandwidth": "read_bandwidth_mb_s",
+        "write_bandwidth": "write_bandwidth_mb_s",
+        "base_latency": "base_latency_us",
     }
 
     name: str = field(metadata=IDENTITY)

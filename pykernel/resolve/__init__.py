@@ -7,13 +7,19 @@ and a record of every setting it filled in or overrode. It prices nothing.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pykernel.documents import Inputs, Pool, Rules
 from pykernel.documents.inputs import require_valid
 from pykernel.errors import ArgumentError, RefusedError
 from pykernel.interface import CoefficientOrigin, Resolution
 from pykernel.resolve.coefficients import Target, select
+from pykernel.resolve.context_parallel import (
+    DecodeContext,
+    check_context_parallel,
+    context_chunk,
+    resolve_decode_context,
+)
 from pykernel.resolve.engine import (
     ENGINE_BEHAVIOUR_COMMIT,
     ENGINE_BEHAVIOUR_VERSION,
@@ -29,6 +35,7 @@ from pykernel.resolve.layout import Layout, resolve_layout
 from pykernel.resolve.model_facts import ModelFacts, model_facts
 from pykernel.resolve.precision import Precision, resolve_precision
 from pykernel.resolve.record import KERNEL_ASSUMPTION_SET, Record
+from pykernel.resolve.sparse_backend import resolve_sparse_cache
 from pykernel.resolve.unpriced import refuse_unpriced
 
 __all__ = [
@@ -52,6 +59,9 @@ class Resolved:
     layout: Layout
     precision: Precision
     settings: EngineSettings
+    context: DecodeContext
+    context_chunk: int
+    """Tokens of prefix that latent attention gathers at once."""
     experts: ExpertPlacement | None
     laws: Laws
     resolution: Resolution
@@ -75,10 +85,22 @@ def resolve(inputs: Inputs) -> Resolved:
     coefficients = select(inputs.coefficients, target, record)
     facts = model_facts(inputs.model)
     precision = resolve_precision(inputs.model, facts, engine, chip)
-    refuse_unpriced(inputs.model, facts, engine)
+    refuse_unpriced(inputs.model, engine)
     _check_heads(facts, layout)
     settings = resolve_engine(engine, chip, layout, facts, precision.cache_element_bytes, record)
-    laws = lift_laws(coefficients, chip, layout, precision, facts, settings.graphs)
+    check_context_parallel(facts, engine, layout, settings.graphs.mode)
+    context = resolve_decode_context(
+        inputs.deployment, engine, layout, rules, settings.block_size, settings.block_is_final, record
+    )
+    laws = lift_laws(coefficients, chip, layout, precision, facts, settings, context.combine)
+    chunk = context_chunk(engine, settings.max_num_seqs, settings.block_size, layout, context.interleave)
+    if layout.dcp > 1 and facts.latent and not engine.max_model_len:
+        record.assume("mla_context_chunk", chunk, "max_model_len is not stated, which would bound it")
+    if facts.dsa:
+        heads = max(node.n_q for node in facts.attentions if node.kind == "sparse_mla")
+        precision = replace(
+            precision, cache_format=resolve_sparse_cache(engine, chip, layout, heads, context.combine, record)
+        )
     experts = place_experts(facts, engine, layout)
     cascade = resolve_cascade(engine, record)
     record_engine_version(inputs.scenario.engine_version, record)
@@ -92,6 +114,8 @@ def resolve(inputs: Inputs) -> Resolved:
         layout=layout,
         precision=precision,
         settings=settings,
+        context=context,
+        context_chunk=chunk,
         experts=experts,
         laws=laws,
         resolution=Resolution(
@@ -123,13 +147,15 @@ def _checked_rules(inputs: Inputs) -> Rules:
 
 
 def _check_heads(facts: ModelFacts, layout: Layout) -> None:
-    """The engine splits query heads over the tensor-parallel ranks and starts only where they divide."""
+    """The engine splits query and mixer heads over the tensor-parallel ranks and starts only where they divide."""
     for kind in facts.kinds:
-        for node in kind.nodes("Attention"):
-            if node.n_q % layout.tp:
-                fitting = ", ".join(str(width) for width in range(1, node.n_q + 1) if node.n_q % width == 0)
+        heads = [(node.n_q, "query") for node in kind.nodes("Attention") if not node.role]
+        heads += [(node.n_heads, "mixer") for node in kind.nodes("RecurrentUpdate")]
+        for count, what in heads:
+            if count % layout.tp:
+                fitting = ", ".join(str(width) for width in range(1, count + 1) if count % width == 0)
                 raise RefusedError(
-                    f"tp is {layout.tp}, which does not divide the {node.n_q} query heads of layer kind "
-                    f"{kind.kind.id}; widths that do: {fitting}",
+                    f"tp is {layout.tp}, which does not divide the {count} {what} heads of layer kind {kind.kind.id}; "
+                    f"widths that do: {fitting}",
                     "parallel.tp",
                 )

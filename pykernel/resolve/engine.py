@@ -49,9 +49,12 @@ class EngineSettings:
     """Engine settings with nothing left unset. Sizes in tokens, `max_num_seqs` in sequences."""
 
     block_size: int
+    block_is_final: bool
+    """Whether the engine runs exactly this block: it may still raise one that was chosen for, or with, a hybrid."""
     max_num_seqs: int
     max_num_batched_tokens: int
     draft_tokens: int
+    recurrent_cache_mode: str
     graphs: Graphs
 
 
@@ -65,6 +68,7 @@ def resolve_engine(
 ) -> EngineSettings:
     """The settings the engine would run with; records each default it filled in."""
     draft_tokens = engine.speculative.num_spec_tokens if engine.speculative else 0
+    recurrent_mode = _recurrent_cache_mode(engine, facts, record)
     block_size = _block_size(engine, chip, facts, cache_element_bytes, record)
     mode = _graph_mode(engine, layout, facts, record)
     budget, sequences = _scheduler_limits(engine, chip, layout)
@@ -83,7 +87,15 @@ def resolve_engine(
             budget,
             "not stated; the API server's default for this part and all-to-all backend",
         )
-    return EngineSettings(block_size, sequences, budget, draft_tokens, graphs)
+    return EngineSettings(
+        block_size=block_size,
+        block_is_final=not facts.recurrent_kinds and bool(engine.block_size or facts.dsa),
+        max_num_seqs=sequences,
+        max_num_batched_tokens=budget,
+        draft_tokens=draft_tokens,
+        recurrent_cache_mode=recurrent_mode,
+        graphs=graphs,
+    )
 
 
 def record_engine_version(engine_version: str, record: Record) -> None:
@@ -108,11 +120,40 @@ def resolve_cascade(engine: Engine, record: Record) -> bool:
     return False
 
 
-# ---- block size ------------------------------------------------------------------------------------------------
+# ---- caches ----------------------------------------------------------------------------------------------------
+
+RECURRENT_CACHE_MODES = ("none", "align", "all")
+_DSA_BLOCK = 64
+
+
+def _recurrent_cache_mode(engine: Engine, facts: ModelFacts, record: Record) -> str:
+    """How recurrent state is kept (vllm/model_executor/models/config.py at v0.31.0)."""
+    stated = engine.mamba_cache_mode
+    if stated and stated not in RECURRENT_CACHE_MODES:
+        raise RefusedError(
+            f"mamba_cache_mode is {stated!r}, accepted are {', '.join(RECURRENT_CACHE_MODES)}",
+            "engine.mamba_cache_mode",
+        )
+    if not facts.recurrent_kinds:
+        return stated or "none"
+    caching = engine.enable_prefix_caching is not False
+    if not stated:
+        mode = "align" if caching else "none"
+        record.assume("mamba_cache_mode", mode, f"not stated; prefix caching is {'on' if caching else 'off'}")
+        return mode
+    if stated == "none" and caching:
+        record.override("mamba_cache_mode", "none", "align", "prefix caching is on")
+        return "align"
+    return stated
 
 
 def _block_size(engine: Engine, chip: Chip, facts: ModelFacts, cache_element_bytes: float, record: Record) -> int:
     if engine.block_size:
+        if facts.dsa and engine.block_size % _DSA_BLOCK:
+            raise RefusedError(
+                f"block_size is {engine.block_size}: sparse latent attention takes multiples of {_DSA_BLOCK}",
+                "engine.block_size",
+            )
         return engine.block_size
     size, why = _default_block_size(chip, facts, cache_element_bytes)
     record.assume("block_size", size, f"not stated; {why}")
@@ -121,6 +162,10 @@ def _block_size(engine: Engine, chip: Chip, facts: ModelFacts, cache_element_byt
 
 def _default_block_size(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
     """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
+    if facts.dsa:
+        return _DSA_BLOCK, f"the sparse attention backends take pages of {_DSA_BLOCK} tokens"
+    if facts.sparse_latent_width:
+        return 256, "compressed latent caches take pages of 256 tokens"
     if "mla" in facts.attention_kinds:
         if data_center_blackwell(chip):
             return 32, "latent attention runs on FlashInfer, which takes pages of 32 tokens"

@@ -12,20 +12,28 @@ from pykernel.resolve.model_facts import ModelFacts
 
 @dataclass(frozen=True, slots=True)
 class ExpertPlacement:
-    """Routed experts of one rank, the fullest where they do not divide evenly.
+    """Where routed experts are, and how the fullest rank is found where they do not divide evenly.
 
-    physical : experts of a layer, replicas included.
-    local : experts that the fullest rank holds.
+    redundant : replicas added to each layer's experts.
+    ranks : ranks that whole experts are dealt to.
     shards : ranks that share one expert's weights; 1 where whole experts are placed.
     funnel : data-parallel replicas whose tokens meet at a rank's experts.
     token_slices : ways the arithmetic of those tokens is divided again.
     """
 
-    physical: int
-    local: int
+    redundant: int
+    ranks: int
     shards: int
     funnel: int
     token_slices: int
+
+    def physical(self, experts: int) -> int:
+        """Experts of a layer that declares `experts`, replicas included."""
+        return experts + self.redundant
+
+    def local(self, experts: int) -> int:
+        """Those of them that the fullest rank holds."""
+        return -(-self.physical(experts) // self.ranks)
 
 
 def place_experts(facts: ModelFacts, engine: Engine, layout: Layout) -> ExpertPlacement | None:
@@ -33,18 +41,19 @@ def place_experts(facts: ModelFacts, engine: Engine, layout: Layout) -> ExpertPl
     if not facts.experts:
         return None
     eplb = engine.eplb
-    physical = facts.experts + (eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0)
+    redundant = eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0
+    physical = facts.experts + redundant
     if physical < layout.ep:
         raise RefusedError(
             f"expert-parallel width {layout.ep} exceeds the {physical} experts of a layer, so some rank would hold "
             f"none; the widest that works is {physical}",
             "parallel.enable_expert_parallel",
         )
-    dispatched = max(layout.moe_width, layout.ep) > 1 and layout.dp > 1
+    dispatched = layout.moe_width > 1 and layout.dp > 1
     whole = layout.ep > 1
     return ExpertPlacement(
-        physical=physical,
-        local=-(-physical // layout.ep),
+        redundant=redundant,
+        ranks=layout.ep,
         shards=1 if whole else layout.tp * layout.dp,
         funnel=layout.dp if dispatched else 1,
         token_slices=1 if whole else layout.dp,

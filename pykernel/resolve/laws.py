@@ -8,28 +8,36 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pykernel.documents import Chip
 from pykernel.errors import RefusedError
 from pykernel.resolve.coefficients import Coefficients
-from pykernel.resolve.engine import Graphs
+from pykernel.resolve.context_parallel import combining_operation
+from pykernel.resolve.engine import EngineSettings, Graphs
 from pykernel.resolve.layout import Layout
-from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.model_facts import ModelFacts, StackKind
 from pykernel.resolve.precision import Precision
 
 WIDEST_SWEPT_GROUP = 16
 """Collectives were measured at 2, 4, 8 and 16 ranks; a wider group uses the widest that its part has."""
 
-_KINDS_WITH_OWN_RATE = ("swa", "mla", "sparse_mla")
+ATTENTION_KINDS = ("gqa", "swa", "mla", "sparse_mla")
+RECURRENT_KINDS = ("mamba2", "kda", "gdn")
 
 
 @dataclass(frozen=True, slots=True)
 class GemmLaw:
-    """Token ramp of dense arithmetic: fraction of peak `eps_max * m / (m + m_half)` at m tokens."""
+    """Ramp of dense arithmetic: fraction of peak `eps_max * m / (m + m_half)` at m tokens.
+
+    Where `by_shape`, times `n / (n + n_half)` and `k / (k + k_half)` of each matrix as one rank holds it.
+    """
 
     eps_max: float
     m_half: float
+    by_shape: bool = False
+    n_half: float = 0.0
+    k_half: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,14 @@ class PrefillLaw:
 
     floor_ns: int
     work_scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentLaw:
+    """A recurrent mixer: floor and rate of one layer."""
+
+    floor_ns: int
+    tokens_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,8 @@ class Laws:
     gemm: GemmLaw
     decode: dict[str, DecodeLaw]
     prefill: PrefillLaw
+    recurrent: dict[str, RecurrentLaw]
+    """By recurrent kind; a kind whose coefficients are missing is not charged."""
     imbalance: float
     collectives: dict[tuple[str, str], CollectiveLaw]
     """By operation and group: ("all_reduce", "tensor"), ("alltoall", "expert"), ..."""
@@ -81,23 +99,28 @@ class Laws:
 
 
 def lift_laws(
-    coefficients: Coefficients, chip: Chip, layout: Layout, precision: Precision, facts: ModelFacts, graphs: Graphs
+    coefficients: Coefficients,
+    chip: Chip,
+    layout: Layout,
+    precision: Precision,
+    facts: ModelFacts,
+    settings: EngineSettings,
+    combine: str,
 ) -> Laws:
     """The laws of a deployment. Raises `RefusedError` for a required coefficient that is missing or unusable."""
     hbm = _hbm_rate(coefficients, chip)
     gemm = _gemm(coefficients, precision)
     collectives = {
-        (operation, group): _collective(coefficients, operation, width, chip.name)
-        for operation, group, width in (
-            ("all_reduce", "tensor", layout.tensor.width),
-            ("all_gather", "tensor", layout.tensor.width),
-            ("reduce_scatter", "tensor", layout.tensor.width),
-            ("alltoall", "expert", layout.expert.width),
-        )
+        (operation, group): _collective(coefficients, operation, layout.groups[group].width, chip.name)
+        for operation, group in _collectives(layout, combine)
     }
-    decode, prefill = _attention(coefficients, facts)
-    laws = Laws(hbm, gemm, decode, prefill, _imbalance(coefficients, facts), collectives, _host(coefficients))
-    _require_memory(coefficients, layout, facts, graphs)
+    kinds = [*facts.kinds, *(facts.draft_kinds if settings.draft_tokens else ())]
+    recurrent = _recurrent(coefficients, kinds)
+    decode, prefill = _attention(coefficients, kinds)
+    laws = Laws(
+        hbm, gemm, decode, prefill, recurrent, _imbalance(coefficients, facts), collectives, _host(coefficients)
+    )
+    _require_memory(coefficients, layout, facts, settings.graphs)
     return laws
 
 
@@ -123,15 +146,30 @@ def _gemm(coefficients: Coefficients, precision: Precision) -> GemmLaw:
             "scenario.coefficients",
         )
     if shape:
-        raise RefusedError(
-            f"{' and '.join(shape)} ask for a shape-aware ramp, which is not priced yet", "scenario.coefficients"
-        )
+        law = replace(law, by_shape=True, n_half=coefficients[shape[0]], k_half=coefficients[shape[1]])
     return law
 
 
-def _attention(coefficients: Coefficients, facts: ModelFacts) -> tuple[dict[str, DecodeLaw], PrefillLaw]:
+def _recurrent(coefficients: Coefficients, layers: list[StackKind]) -> dict[str, RecurrentLaw]:
+    laws = {}
+    for kind in _in_order(RECURRENT_KINDS, layers, "RecurrentUpdate", "recurrent_kind"):
+        consequence = f"{kind} mixers are not charged"
+        floor = coefficients.optional(f"recurrent_decode_floor_{kind}", consequence)
+        rate = coefficients.optional(f"recurrent_decode_rate_{kind}", consequence)
+        if floor > 0 and rate > 0:
+            laws[kind] = RecurrentLaw(_ns(floor), rate * 1e6)
+    return laws
+
+
+def _in_order(vocabulary: tuple[str, ...], layers: list[StackKind], op: str, key: str) -> list[str]:
+    """The members of a vocabulary that nodes of these layers use, in the vocabulary's order."""
+    used = {getattr(node, key) for layer in layers for node in layer.nodes(op)}
+    return [name for name in vocabulary if name in used]
+
+
+def _attention(coefficients: Coefficients, layers: list[StackKind]) -> tuple[dict[str, DecodeLaw], PrefillLaw]:
     """Decode law by attention kind, and the prefill law; absent coefficients are disclosed, not required."""
-    kinds = facts.attention_kinds
+    kinds = _in_order(ATTENTION_KINDS, layers, "Attention", "kind")
     if not kinds:
         return {}, PrefillLaw(0, 0.0)
     floor = _ns(coefficients.optional("attention_decode_floor", "no floor is charged for decode attention"))
@@ -139,8 +177,8 @@ def _attention(coefficients: Coefficients, facts: ModelFacts) -> tuple[dict[str,
     own_rates = {
         kind: 1e6
         * coefficients.optional(f"attention_decode_rate_{kind}", f"{kind} layers use the part-wide floor and rate")
-        for kind in _KINDS_WITH_OWN_RATE
-        if kind in kinds
+        for kind in kinds
+        if kind != "gqa"
     }
     decode = {}
     for kind in kinds:
@@ -180,6 +218,16 @@ def _ns(microseconds: float) -> int:
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------
+
+
+def _collectives(layout: Layout, combine: str) -> list[tuple[str, str]]:
+    """The operations and groups that this layout may launch; the first four are looked up even on one GPU."""
+    wanted = [("all_reduce", "tensor"), ("all_gather", "tensor"), ("reduce_scatter", "tensor"), ("alltoall", "expert")]
+    if layout.dcp > 1:
+        wanted += [("all_gather", "decode_context"), (combining_operation(layout, combine), "decode_context")]
+    if layout.pcp > 1:
+        wanted.append(("all_gather", "prefill_context"))
+    return wanted
 
 
 def _collective(coefficients: Coefficients, operation: str, width: int, chip: str) -> CollectiveLaw:

@@ -15,6 +15,14 @@ from pykernel.resolve.record import Record
 GATHER_BACKENDS = frozenset({"", "naive", "allgather_reducescatter"})
 """All-to-all backends that gather dense tokens; with expert parallelism every other one routes the selected ones."""
 
+SM_COLLECTIVES = frozenset({"flashinfer", "symm_mem"})
+"""All-reduce backends charged to the SMs that their kernels occupy.
+
+Custom and NCCL all-reduces, the two that resolve here, are charged to their link although they run on SMs too: the
+published example resolves to the custom kernel and shows its all-reduces under nvlink (blis-latency-kernel docs). The
+others are kernels of vllm/distributed/device_communicators/cuda_communicator.py at v0.31.0.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -46,13 +54,8 @@ class Layout:
     nodes_spanned: int
     rack_domain: bool
     link_ratio: float
-    tensor: Group
-    expert: Group
-
-    @property
-    def widest(self) -> int:
-        """Ranks of the widest group."""
-        return max(self.tp, self.moe_width, self.tp * self.pcp)
+    groups: dict[str, Group]
+    """By name: tensor, expert, prefill_context, decode_context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,12 @@ def resolve_layout(
     rules: Rules,
     record: Record,
 ) -> Layout:
-    """The layout of a pool. Raises `RefusedError` for what is not priced: pipeline and context parallelism."""
-    _refuse_unpriced_axes(parallel)
+    """The layout of a pool. Raises `RefusedError` for pipeline parallelism, which is not priced."""
+    if parallel.pp > 1:
+        raise RefusedError(
+            f"pp is {parallel.pp}: pipeline parallelism is not priced; the nearest that is: pp 1 with a wider tp",
+            "parallel.pp",
+        )
     tp, dp, pcp, dcp = parallel.tp, parallel.dp, max(parallel.pcp, 1), max(parallel.dcp, 1)
     block = tp * pcp * dp
     expert_parallel = parallel.enable_expert_parallel
@@ -103,20 +110,14 @@ def resolve_layout(
         nodes_spanned=_nodes_spanned(cluster, max(tp, moe_width, tp * pcp), rack_domain),
         rack_domain=rack_domain,
         link_ratio=_link_ratio(chip, fabric),
-        tensor=place.group(tp, 1),
-        expert=place.group(max(moe_width, ep), 1),
+        groups={
+            "tensor": place.group(tp, 1),
+            "expert": place.group(moe_width, 1),
+            "prefill_context": place.group(pcp, tp),
+            # Along the prefill-context axis where both are on and equal, in consecutive ranks otherwise.
+            "decode_context": place.group(dcp, tp if 1 < dcp <= pcp else 1),
+        },
     )
-
-
-def _refuse_unpriced_axes(parallel: Parallel) -> None:
-    for axis, why in (
-        ("pp", "pipeline parallelism is not priced; the nearest setting that is: pp 1 with a wider tp"),
-        ("pcp", "prefill-context parallelism is not priced yet; leave it out"),
-        ("dcp", "decode-context parallelism is not priced yet; leave it out"),
-    ):
-        width = getattr(parallel, axis)
-        if width > 1:
-            raise RefusedError(f"{axis} is {width}: {why}", f"parallel.{axis}")
 
 
 def _nodes_spanned(cluster: Cluster, widest: int, rack_domain: bool) -> int:

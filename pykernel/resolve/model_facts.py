@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pykernel.documents import LayerKind, ModelGraph, Node
+from pykernel.errors import RefusedError
 
 LATENT_KINDS = frozenset({"mla", "sparse_mla"})
 DSA_LATENT_WIDTH = 576
@@ -27,12 +28,26 @@ class StackKind:
         """The kind's nodes of one primitive, in order."""
         return [node for node in self.kind.nodes if node.op == op]
 
+    @property
+    def routed_experts(self) -> list[Node]:
+        return [node for node in self.nodes("GroupedGEMM") if not always_selected(node)]
+
+    @property
+    def scorers(self) -> list[Node]:
+        """Attentions that choose what the primary one reads."""
+        return [node for node in self.nodes("Attention") if node.role]
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The stack of a model, one entry a layer kind, in order of first appearance."""
+    """The stack of a model, one entry a layer kind, in order of first appearance.
+
+    `draft_kinds` are those of the graph's speculator. They decide nothing about the model; a deployment that
+    speculates prices them.
+    """
 
     kinds: tuple[StackKind, ...]
+    draft_kinds: tuple[StackKind, ...] = ()
 
     @property
     def layers(self) -> int:
@@ -50,7 +65,7 @@ class ModelFacts:
     @property
     def experts(self) -> int:
         """Routed experts of the widest layer; 0 for a dense model."""
-        return max((node.experts for kind in self.kinds for node in kind.nodes("GroupedGEMM")), default=0)
+        return max((node.experts for kind in self.kinds for node in kind.routed_experts), default=0)
 
     @property
     def recurrent_kinds(self) -> set[str]:
@@ -59,7 +74,7 @@ class ModelFacts:
     @property
     def has_scorers(self) -> bool:
         """Whether some layer scores its context before it attends (an indexer)."""
-        return any(node.role for kind in self.kinds for node in kind.nodes("Attention"))
+        return any(kind.scorers for kind in self.kinds)
 
     @property
     def latent(self) -> bool:
@@ -84,11 +99,26 @@ class ModelFacts:
         return self.sparse_latent_width > 0 or self.has_scorers or "kda" in self.recurrent_kinds
 
 
+def always_selected(node: Node) -> bool:
+    """Whether a set of experts is shared ones in a node of their own: every token visits them all."""
+    return node.op == "GroupedGEMM" and node.role == "shared_experts" and node.experts == node.top_k
+
+
 def model_facts(model: ModelGraph) -> ModelFacts:
     """The facts of a model whose graph has been validated."""
     declared = {kind.id: kind for kind in model.layer_kinds}
-    counts = Counter(model.stack.layers())  # keeps the order of first appearance
-    return ModelFacts(tuple(StackKind(declared[id_], n, _primary(declared[id_])) for id_, n in counts.items()))
+    draft = model.speculator.stack.layers() if model.speculator else []
+    return ModelFacts(_counted(model.stack.layers(), declared), _counted(draft, declared))
+
+
+def _counted(layers: list[str], declared: dict[str, LayerKind]) -> tuple[StackKind, ...]:
+    for id_ in layers:
+        if id_ not in declared:
+            raise RefusedError(
+                f"the speculator names layer kind {id_!r}, declared are {', '.join(declared)}", "model.speculator.stack"
+            )
+    counts = Counter(layers)  # keeps the order of first appearance
+    return tuple(StackKind(declared[id_], count, _primary(declared[id_])) for id_, count in counts.items())
 
 
 def _primary(kind: LayerKind) -> Node | None:

@@ -55,12 +55,14 @@ class Precision:
     suffix : which efficiency coefficients hold (`gemm_eps_max_<suffix>`).
     peak_flops : dense FLOP/s of the part in the format it computes in.
     cache_element_bytes : bytes of one element of the KV cache.
+    cache_format : name of the cache format as allocated; empty or `auto` follows the model.
     """
 
     served: str
     suffix: str
     peak_flops: float
     cache_element_bytes: float
+    cache_format: str
 
     def weight_bytes(self, stated: str) -> float:
         """Bytes of one weight of a node that states the format `stated`, or none."""
@@ -74,7 +76,7 @@ def resolve_precision(model: ModelGraph, facts: ModelFacts, engine: Engine, chip
     if not tflops > 0:
         raise RefusedError(f"the part {chip.name} states no peak for weights served in {served}", "engine.quantization")
     _check_cache_dtype(engine, facts)
-    return Precision(served, suffix, tflops * 1e12, _cache_bytes(engine.cache_dtype, served))
+    return Precision(served, suffix, tflops * 1e12, _cache_bytes(engine.cache_dtype, served), engine.cache_dtype)
 
 
 def _served(model: ModelGraph, engine: Engine) -> str:

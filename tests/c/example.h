@@ -1,105 +1,157 @@
 /*
  * A small deployment that uses every part of a spec, and batches to price on it: what the C programs beside this file
- * share. The figures are made up; only their variety matters (a window, latent heads, experts, both spans, a gather).
+ * share. The figures are made up; only their variety matters.
  */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
 #include "pykernel.h"
 
+#define EXAMPLE_COUNT(array) (sizeof(array) / sizeof(array)[0])
+
 typedef struct example {
-    pk_layer layers[3];
-    pk_attention attentions[2];
+    pk_layer layers[4];
+    pk_attention attentions[3];
+    pk_scorer scorers[1];
+    pk_gemm gemms[2];
     pk_experts experts[1];
-    pk_collective collectives[3];
+    pk_collective collectives[6];
     pk_collective_law laws[2];
     pk_group groups[2];
     pk_spec spec;
 } example;
 
+/* Latent attention that reads everything, a sliding window, and a compressed cache that a scorer chooses from. */
+static inline void example_attentions(example *e) {
+    e->attentions[0] = (pk_attention){
+        .query_heads = 64,
+        .head_dim = 576,
+        .cache_bytes_per_token = 576,
+        .read = {.law = PK_READ_ALL, .sharded = 1, .compress_ratio = 1},
+        .decode = {PK_DECODE_FLOOR_RATE, 0, 7000, 1.9e12},
+        .prefill = {PK_PREFILL_FLOOR_RAMP, 0, 9000, 0.7},
+    };
+    e->attentions[1] = (pk_attention){
+        .query_heads = 64,
+        .head_dim = 128,
+        .prefill_window = 1000,
+        .cache_bytes_per_token = 2048,
+        .one_mixed_launch = 1,
+        .read = {.law = PK_READ_WINDOW, .compress_ratio = 1, .window = 1000},
+        .decode = {PK_DECODE_FLOOR_RATE, 0, 5000, 2.3e12},
+        .prefill = {PK_PREFILL_FLOOR_RAMP, 0, 3000, 0.9},
+    };
+    e->attentions[2] = (pk_attention){
+        .query_heads = 32,
+        .head_dim = 576,
+        .cache_bytes_per_token = 656,
+        .read = {.law = PK_READ_SELECTED, .sharded = 1, .top_k = 512, .compress_ratio = 4, .window = 128},
+        .decode = {PK_DECODE_FLOOR_RATE, 0, 6000, 1.7e12},
+        .prefill = {PK_PREFILL_FLOOR_RAMP, 0, 4000, 0.8},
+    };
+    e->scorers[0] = (pk_scorer){
+        .cache_bytes_per_token = 132,
+        .window = 30000,
+        .compress_ratio = 4,
+        .sharded = 1,
+        .decode = {PK_DECODE_FLOOR_RATE, 0, 2000, 1.3e12},
+    };
+}
+
+static inline void example_collectives(example *e) {
+    e->groups[0] = (pk_group){.width = 4, .per_node = 4};
+    e->groups[1] = (pk_group){.width = 16, .per_node = 4, .crosses_nodes = 1};
+    e->laws[0] = (pk_collective_law){PK_COLLECTIVE_TWO_RATES, 0, 11000, 0, 371e9};
+    e->laws[1] = (pk_collective_law){PK_COLLECTIVE_TWO_RATES, 0, 23000, 97e9, 43e9};
+    e->collectives[0] = (pk_collective){0, 0, PK_SPAN_RING, PK_UNITS_TOKENS, 0, 0, 14336};
+    e->collectives[1] = (pk_collective){1, 1, PK_SPAN_ALL_TO_ALL, PK_UNITS_TOKENS, 1, 0, 57344};
+    e->collectives[2] = (pk_collective){1, 1, PK_SPAN_RING, PK_UNITS_DECODE_ROWS, 0, 0, 9216};
+    e->collectives[3] = (pk_collective){0, 0, PK_SPAN_RING, PK_UNITS_CONTEXT_ROWS, 0, 0, 2048};
+    e->collectives[4] = (pk_collective){1, 1, PK_SPAN_RING, PK_UNITS_PREFILL_ROWS, 0, 0, 1152};
+    e->collectives[5] = (pk_collective){0, 0, PK_SPAN_RING, PK_UNITS_CONTEXT_CHUNKS, 0, 0, 1152};
+}
+
+/* Three kinds of layers in the stack, and one of the speculator. */
+static inline void example_layers(example *e) {
+    e->gemms[0] = (pk_gemm){2.3e8, 1536, 7168};
+    e->gemms[1] = (pk_gemm){4.7e8, 7168, 2048};
+    e->experts[0] = (pk_experts){128, 8, 6, 1, 4, 1, 8.8e7, 4.4e7, 1.3};
+    e->layers[0] = (pk_layer){
+        .count = 3,
+        .attention_count = 1,
+        .collective_count = 1,
+        .dense_flops_per_token = 1.1e9,
+        .dense_bytes = 5.3e8,
+        .elementwise_bytes_per_token = 28672,
+    };
+    e->layers[1] = (pk_layer){
+        .count = 17,
+        .attention_first = 1,
+        .attention_count = 1,
+        .gemm_count = 2,
+        .experts_count = 1,
+        .collective_first = 1,
+        .collective_count = 2,
+        .dense_flops_per_token = 3.7e8,
+        .dense_bytes = 1.9e8,
+        .elementwise_bytes_per_token = 28672,
+    };
+    e->layers[2] = (pk_layer){
+        .count = 2,
+        .attention_first = 2,
+        .attention_count = 1,
+        .scorer_count = 1,
+        .collective_first = 3,
+        .collective_count = 3,
+        .dense_flops_per_token = 1e8,
+        .dense_bytes = 1e8,
+        .recurrent = {PK_RECURRENT_FLOOR_RATE, 0, 8000, 3.1e8},
+    };
+    e->layers[3] = (pk_layer){.count = 1, .attention_count = 1, .dense_flops_per_token = 9e8, .dense_bytes = 7e8};
+}
+
+static inline void example_spec(example *e) {
+    e->spec = (pk_spec){
+        .struct_size = sizeof(pk_spec),
+        .tensor_parallel = 4,
+        .prefill_context_parallel = 2,
+        .decode_context_parallel = 4,
+        .interleave = 16,
+        .context_chunk = 4096,
+        .draft_passes = 2,
+        .sm_count = 132,
+        .peak_flops = 1.979e15,
+        .hbm_bytes_per_second = 4.1e12,
+        .link_ratio = 9,
+        .gemm = {PK_GEMM_SHAPE_RAMP, 0, 0.77, 95, 310, 170},
+        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 41000, 310000, 3200},
+        .head = {PK_HEAD_SAMPLED_ROWS, 1, 0, 0, 1.8e9, 1.8e9, 258560},
+        .layers = e->layers,
+        .attentions = e->attentions,
+        .scorers = e->scorers,
+        .gemms = e->gemms,
+        .experts = e->experts,
+        .collectives = e->collectives,
+        .collective_laws = e->laws,
+        .groups = e->groups,
+        .layer_count = EXAMPLE_COUNT(e->layers) - 1,
+        .draft_layer_count = 1,
+        .attention_count = EXAMPLE_COUNT(e->attentions),
+        .scorer_count = EXAMPLE_COUNT(e->scorers),
+        .gemm_count = EXAMPLE_COUNT(e->gemms),
+        .experts_count = EXAMPLE_COUNT(e->experts),
+        .collective_count = EXAMPLE_COUNT(e->collectives),
+        .collective_law_count = EXAMPLE_COUNT(e->laws),
+        .group_count = EXAMPLE_COUNT(e->groups),
+    };
+}
+
 /* The spec points into `e`, so an example is made where it stays. */
 static inline void example_make(example *e) {
-    *e = (example){
-        .groups = {{.width = 4, .per_node = 4}, {.width = 16, .per_node = 4, .crosses_nodes = 1}},
-        .laws = {{PK_COLLECTIVE_TWO_RATES, 0, 11000, 0, 371e9}, {PK_COLLECTIVE_TWO_RATES, 0, 23000, 97e9, 43e9}},
-        .collectives = {{.law = 0, .group = 0, .span = PK_SPAN_RING, .launches = 2, .bytes_per_token = 14336},
-                        {.law = 1, .group = 1, .span = PK_SPAN_ALL_TO_ALL, .launches = 1, .bytes_per_token = 57344},
-                        {.law = 1, .group = 1, .span = PK_SPAN_RING, .launches = 1, .bytes_per_token = 14336}},
-        .attentions = {{.query_heads = 64,
-                        .head_dim = 576,
-                        .cache_bytes_per_token = 576,
-                        .decode = {PK_DECODE_FLOOR_RATE, 0, 7000, 1.9e12},
-                        .prefill = {PK_PREFILL_FLOOR_RAMP, 0, 9000, 0.7}},
-                       {.query_heads = 64,
-                        .head_dim = 128,
-                        .window = 1000,
-                        .cache_bytes_per_token = 2048,
-                        .one_mixed_launch = 1,
-                        .decode = {PK_DECODE_FLOOR_RATE, 0, 5000, 2.3e12},
-                        .prefill = {PK_PREFILL_FLOOR_RAMP, 0, 3000, 0.9}}},
-        .experts = {{.experts = 128,
-                     .local = 8,
-                     .top_k = 6,
-                     .shards = 1,
-                     .funnel = 4,
-                     .token_slices = 1,
-                     .flops_per_token_and_expert = 8.8e7,
-                     .bytes_per_expert = 4.4e7,
-                     .imbalance = 1.3}},
-        .layers = {{.count = 3,
-                    .attention_count = 1,
-                    .collective_count = 1,
-                    .dense_flops_per_token = 1.1e9,
-                    .dense_bytes = 5.3e8,
-                    .elementwise_bytes_per_token = 28672},
-                   {.count = 17,
-                    .attention_first = 1,
-                    .attention_count = 1,
-                    .experts_count = 1,
-                    .collective_first = 1,
-                    .collective_count = 2,
-                    .dense_flops_per_token = 3.7e8,
-                    .dense_bytes = 1.9e8,
-                    .elementwise_bytes_per_token = 28672},
-                   {.count = 1, .dense_flops_per_token = 1e8, .dense_bytes = 1e8}},
-        .spec =
-            {
-                .struct_size = sizeof(pk_spec),
-                .tensor_parallel = 4,
-                .sm_count = 132,
-                .peak_flops = 1.979e15,
-                .hbm_bytes_per_second = 4.1e12,
-                .link_ratio = 9,
-                .gemm = {PK_GEMM_TOKEN_RAMP, 0, 0.77, 95},
-                .host = {.uniform_mode = PK_GRAPH_FULL,
-                         .other_mode = PK_GRAPH_PIECEWISE,
-                         .uniform_width = 1,
-                         .segments = 22,
-                         .layers = 21,
-                         .kernels = 300,
-                         .capture_tokens = 512,
-                         .replay_ns = 41000,
-                         .eager_layer_ns = 310000,
-                         .kernel_ns = 3200},
-                .head = {.rows = PK_HEAD_SAMPLED_ROWS,
-                         .has_gather = 1,
-                         .flops_per_row = 1.8e9,
-                         .bytes = 1.8e9,
-                         .gather_bytes_per_row = 258560},
-            },
-    };
-    e->spec.layers = e->layers;
-    e->spec.attentions = e->attentions;
-    e->spec.experts = e->experts;
-    e->spec.collectives = e->collectives;
-    e->spec.collective_laws = e->laws;
-    e->spec.groups = e->groups;
-    e->spec.layer_count = sizeof e->layers / sizeof e->layers[0];
-    e->spec.attention_count = sizeof e->attentions / sizeof e->attentions[0];
-    e->spec.experts_count = sizeof e->experts / sizeof e->experts[0];
-    e->spec.collective_count = sizeof e->collectives / sizeof e->collectives[0];
-    e->spec.collective_law_count = sizeof e->laws / sizeof e->laws[0];
-    e->spec.group_count = sizeof e->groups / sizeof e->groups[0];
+    example_attentions(e);
+    example_collectives(e);
+    example_layers(e);
+    example_spec(e);
 }
 
 enum { EXAMPLE_REQUESTS = 64 };

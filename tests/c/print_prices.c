@@ -19,7 +19,8 @@ static void print_laws(const example *e, uint32_t seed) {
     uint32_t state = seed;
     int64_t tokens = example_random(&state) % 10000;
     double bytes = example_random(&state) * 3.7;
-    printf("%a %a %a %a\n", pk_gemm_efficiency(&e->spec.gemm, (double)tokens), pk_experts_touched(tokens, 128, 6, 8),
+    printf("%a %a %a %a %a\n", pk_gemm_efficiency(&e->spec.gemm, (double)tokens),
+           pk_gemm_shape_factor(&e->spec.gemm, bytes, (double)tokens), pk_experts_touched(tokens, 128, 6, 8),
            pk_collective_seconds(&e->laws[1], bytes), pk_span_factor(&e->groups[1], PK_SPAN_RING, 1 + bytes));
 }
 
@@ -29,11 +30,13 @@ static void slow_down(example *e) {
     const double slowness = 1e8;
     e->spec.peak_flops /= slowness;
     e->spec.hbm_bytes_per_second /= slowness;
+    for (int i = 0; i < 3; i++) e->attentions[i].decode.bytes_per_second /= slowness;
     for (int i = 0; i < 2; i++) {
-        e->attentions[i].decode.bytes_per_second /= slowness;
         e->laws[i].transition_bytes_per_second /= slowness;
         e->laws[i].peak_bytes_per_second /= slowness;
     }
+    e->scorers[0].decode.bytes_per_second /= slowness;
+    e->layers[2].recurrent.tokens_per_second /= slowness;
 }
 
 int main(void) {

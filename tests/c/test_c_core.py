@@ -22,11 +22,11 @@ BUILDS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-O3 -march=native"]
 pytestmark = pytest.mark.toolchain
 
 
-def build(program: str, folder: Path, *flags: str, compiler: str = "gcc") -> Path:
-    """Compile a program of this folder together with the core."""
+def build(programs: str, folder: Path, *flags: str, compiler: str = "gcc") -> Path:
+    """Compile the sources of this folder that match a pattern, together with the core."""
     binary = folder / "program"
     shared = (CSRC / "cflags.txt").read_text(encoding="utf-8").split()
-    sources = [str(Path(__file__).with_name(program)), *sorted(str(path) for path in CSRC.glob("*.c"))]
+    sources = [str(path) for path in (*sorted(Path(__file__).parent.glob(programs)), *sorted(CSRC.glob("*.c")))]
     command = [compiler, *shared, *flags, f"-I{CSRC}", *sources, "-o", str(binary), "-pthread", "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
@@ -44,7 +44,7 @@ def run(binary: Path, **environment: str) -> str:
 @pytest.mark.parametrize("sanitizers", ["", "address,undefined", "thread"])
 def test_contract_of_the_header_holds(sanitizers: str, tmp_path: Path) -> None:
     instrument = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g"] if sanitizers else []
-    binary = build("test_core.c", tmp_path, "-O1", *instrument, "-Wl,--wrap=calloc")
+    binary = build("test_*.c", tmp_path, "-O1", *instrument, "-Wl,--wrap=calloc")
     counted = re.fullmatch(r"(\d+) passed, 0 failed", run(binary, ASAN_OPTIONS="detect_leaks=1").splitlines()[-1])
     assert counted and int(counted[1]) > 1000
 

@@ -109,7 +109,7 @@ def test_missing_python_part_is_named_with_its_package(program: str, package: st
 def test_missing_compiler_is_named_with_its_package() -> None:
     checked = check_prerequisites(sys.executable, CC="no-such-compiler")
     assert checked.returncode == 1
-    assert checked.stderr.splitlines()[-1].endswith("apt-get install gcc")
+    assert checked.stderr.splitlines()[-1].endswith("apt-get install gcc libc6-dev")
 
 
 def check_prerequisites(python: str, **environment: str) -> subprocess.CompletedProcess[str]:

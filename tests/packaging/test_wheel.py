@@ -31,8 +31,10 @@ def test_wheel_is_named_for_every_cpython_from_3_10(wheel: Path) -> None:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    tree = (path for path in (ROOT / "pykernel").rglob("*") if path.is_file())
-    expected = {path.relative_to(ROOT).as_posix() for path in tree if path.suffix not in (".pyc", ".so")} | {EXTENSION}
+    tree = (path.relative_to(ROOT) for path in (ROOT / "pykernel").rglob("*") if path.is_file())
+    made = (".pyc", ".so")
+    expected = {path.as_posix() for path in tree if path.suffix not in made and "/." not in path.as_posix()}
+    expected.add(EXTENSION)
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert {"missing": expected - held, "too much": held - expected} == {"missing": set(), "too much": set()}
 

@@ -1,0 +1,331 @@
+"""`pykernel price`: what one step of a scenario costs, and what that number rests on.
+
+The report is gathered once as plain data, which `--json` prints as it is and `_page` turns into text, so that both
+always tell the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+import pykernel
+from pykernel.cli import UsageError, text
+from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
+from pykernel.cli.options import add_roots, count, repos
+from pykernel.documents import Inputs, Pool, validate
+from pykernel.errors import BatchError, Problem, RefusedError
+from pykernel.interface import EVIDENCE_METHODS, RESOURCES, CoefficientOrigin, CostModel, Evidence, Resolution
+
+HELP = """\
+A batch is written with --decode and --prefill, each as often as needed, or read with --batch:
+
+  --decode 32x4096        32 decodes that each read a context of 4,096 tokens, this step's own included
+  --decode 8x4096x4       8 requests that run 4 tokens each, ending at a context of 4,096
+  --prefill 2x2048        2 prompts of 2,048 tokens
+  --prefill 2x2048+8192   2 prompts that run 2,048 tokens after 8,192 that are in their cache
+
+  --batch FILE.json       {"requests": [{"scheduled": 1, "computed": 4095, "prompt_len": 1024,
+                           "cached_tokens": 0}, ...], "decode_threshold": 1, "sm_budget": 0, "pad_tokens": 0}
+                          where only requests, scheduled and computed are required
+
+With data parallelism, the batch is that of one replica. Durations are those of one rank.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", metavar="SCENARIO", help="the path of a file, or the name of a scenario")
+    batch = parser.add_argument_group("the batch")
+    batch.add_argument("--decode", metavar="NxCONTEXT", type=decodes, action="append", default=[])
+    batch.add_argument("--prefill", metavar="NxNEW[+COMPUTED]", type=prefills, action="append", default=[])
+    batch.add_argument("--batch", metavar="FILE", help="a JSON file, - for standard input")
+    batch.add_argument("--sm-budget", metavar="N", type=count(), help="SMs left to the step; 0 means all")
+    batch.add_argument("--pad-tokens", metavar="N", type=count(), help="rows added beside the requests' tokens")
+    parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
+    parser.add_argument("--model", metavar="NAME", default="blis", help="cost model (default: blis)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_roots(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    written = bool(options.decode or options.prefill)
+    if written and options.batch:
+        raise UsageError("--batch stands for the whole batch; leave out --decode and --prefill, or --batch")
+    if not written and not options.batch:
+        raise UsageError("the batch is missing; write it with --decode or --prefill, or name a file with --batch")
+    inputs = pykernel.open_inputs(options.scenario, repos(options), options.pool)
+    try:
+        kernel = pykernel.new(inputs, model=options.model)
+    except RefusedError as error:
+        raise _placed(error, inputs) from None
+    width = kernel.decode_threshold()
+    batch_text = read_batch(options.batch) if options.batch else expand(options.decode, options.prefill, width)
+    for name in ("sm_budget", "pad_tokens"):
+        if getattr(options, name) is not None:
+            setattr(batch_text, name, getattr(options, name))
+    try:
+        report = _report(inputs, kernel, batch_text, options.model)
+    except BatchError as error:
+        raise named(error, options.batch) from None
+    print(json.dumps(report, indent=2) if options.json else "\n".join(_page(report)))
+    return 0
+
+
+def _placed(error: RefusedError, inputs: Inputs) -> RefusedError:
+    """The refusal with the file, the line and the dotted field of the setting at fault, where those are known."""
+    field = error.field
+    if field.startswith(("parallel.", "engine.")):
+        field = f"deployment.pools[{inputs.pool}].{field}"
+    document, _, path = field.partition(".")
+    source = getattr(getattr(inputs, document, None), "source", None)
+    message = str(error).removeprefix(f"{error.field}: ")
+    problem = Problem("error", field, message, source.file if source else "", source.line(path) if source else 0)
+    return RefusedError(str(problem), error.field)
+
+
+# ---- the report as data ----------------------------------------------------------------------------------------
+
+
+def _report(inputs: Inputs, kernel: CostModel, batch_text: BatchText, model: str) -> dict[str, Any]:
+    """Everything that is printed, in the order of the JSON. Raises `BatchError`."""
+    batch = batch_text.batch(kernel.decode_threshold())
+    estimate = kernel.step_time(batch)
+    pool, source = kernel.deployment(), inputs.scenario.source
+    own = [origin for origin in kernel.provenance() if origin.set == pykernel.KERNEL_ASSUMPTION_SET]
+    return {
+        "pykernel": pykernel.__version__,
+        "cost_model": model,
+        "scenario": inputs.scenario.name,
+        "file": source.file if source else "",
+        "engine_version": inputs.scenario.engine_version,
+        "pool": {"index": inputs.pool, "of": len(inputs.deployment.pools), "role": pool.role},
+        "model": {"name": inputs.model.name, **_formats(inputs, pool)},
+        "cluster": {
+            "chip": inputs.chip.name,
+            "fabric": inputs.fabric.name if inputs.fabric else "",
+            "nodes": pool.nodes,
+            "gpus_per_node": inputs.scenario.cluster.gpus_per_node,
+        },
+        "resolution": _resolution(kernel),
+        "batch": _batch(batch),
+        "launch": _launch(kernel, batch),
+        "estimate": {
+            "overlap_ns": estimate.overlap_ns,
+            "no_overlap_ns": estimate.no_overlap_ns,
+            "bottleneck": estimate.bottleneck,
+            "per_resource_ns": {name: estimate.per_resource_ns.get(name, 0) for name in RESOURCES},
+        },
+        "evidence": _evidence(kernel),
+        "assumptions": [_assumed(origin) for origin in own],
+        "overrides": [asdict(override) for override in kernel.resolved().overrides],
+        "warnings": [asdict(problem) for problem in _warnings(inputs)],
+        "notes": batch_text.notes,
+    }
+
+
+def _formats(inputs: Inputs, pool: Pool) -> dict[str, str]:
+    """What the weights are served in and the KV cache holds, as the documents state it."""
+    return {
+        "weights": pool.engine.quantization or inputs.model.global_.weight_dtype,
+        "kv_cache": pool.engine.cache_dtype or "auto",
+    }
+
+
+def _resolution(kernel: CostModel) -> dict[str, Any]:
+    resolved: Resolution = kernel.resolved()
+    return {
+        "tensor_parallel": resolved.tensor_parallel(),
+        "data_parallel": resolved.data_parallel(),
+        "expert_parallel": resolved.expert_parallel(),
+        "prefill_context_parallel": kernel.prefill_context_parallel_width(),
+        "decode_context_parallel": kernel.decode_context_parallel_width(),
+        "all_reduce_backend": resolved.all_reduce_backend,
+        "async_scheduling": resolved.async_scheduling,
+        "cascade_attention": resolved.cascade_attention,
+        "sequence_parallel_moe": resolved.sequence_parallel_moe,
+    }
+
+
+def _batch(batch: pykernel.Batch) -> dict[str, Any]:
+    decoding = [request for request in batch if request.scheduled <= batch.decode_threshold]
+    prefilling = [request for request in batch if request.scheduled > batch.decode_threshold]
+
+    def extent(values: list[int]) -> list[int]:
+        return [min(values), max(values)] if values else []
+
+    return {
+        "requests": len(batch),
+        "tokens": batch.tokens(),
+        "padded_tokens": batch.padded_tokens(),
+        "decodes": {
+            "requests": len(decoding),
+            "tokens_each": extent([request.scheduled for request in decoding]),
+            "context": extent([request.scheduled + request.computed for request in decoding]),
+        },
+        "prefills": {
+            "requests": len(prefilling),
+            "tokens_each": extent([request.scheduled for request in prefilling]),
+            "computed": extent([request.computed for request in prefilling]),
+        },
+        "decode_threshold": batch.decode_threshold,
+        "sm_budget": batch.sm_budget,
+        "pad_tokens": batch.pad_tokens,
+    }
+
+
+def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
+    """The graph mode of this step: that of its kind of batch, or none above the widest graph captured."""
+    width, widest = kernel.decode_threshold(), kernel.capture_tokens()
+    uniform = len(batch) == 0 or batch.uniform_decode(width)
+    configured = kernel.graph_modes()[0 if uniform else 1]
+    fits = batch.padded_tokens() <= widest
+    return {
+        "graph_mode": configured if fits else "NONE",
+        "configured_mode": configured,
+        "uniform_decode": uniform,
+        "capture_tokens": widest,
+    }
+
+
+def _evidence(kernel: CostModel) -> dict[str, Any]:
+    evidence: Evidence = kernel.evidence()
+    methods = Counter(origin.method for origin in kernel.provenance())
+    assumed_in = Counter(origin.set for origin in kernel.provenance() if origin.method == "assumed")
+    return {
+        "measured": evidence.measured,
+        "total": evidence.total,
+        "methods": dict(sorted(methods.items())),
+        "assumed_by_set": dict(sorted(assumed_in.items())),
+        "assumed": list(evidence.assumed),
+    }
+
+
+def _assumed(origin: CoefficientOrigin) -> dict[str, str]:
+    """An assumption of the kernel's own, whose scope reads `<value>: <reason>`."""
+    value, _, reason = origin.scope.partition(": ")
+    return {"name": origin.name, "value": value, "reason": reason}
+
+
+def _warnings(inputs: Inputs) -> list[Problem]:
+    """What validation and the rules of the engine release remark; errors of the former have stopped the price."""
+    rules = inputs.rules
+    findings = rules.check(inputs.scenario, inputs.deployment, inputs.model) if rules is not None else []
+    return [*validate(inputs), *findings]
+
+
+# ---- the report as text ----------------------------------------------------------------------------------------
+
+
+def _page(report: dict[str, Any]) -> list[str]:
+    return [*_what(report), "", *_bounds(report["estimate"]), "", *_resources(report["estimate"]), "", *_basis(report)]
+
+
+def _what(report: dict[str, Any]) -> list[str]:
+    pool, model, cluster = report["pool"], report["model"], report["cluster"]
+    where = f"{cluster['chip']}, {_layout(report['resolution'])}, on {text.plural(cluster['nodes'], 'node')} of "
+    where += text.plural(cluster["gpus_per_node"], "GPU")
+    if cluster["fabric"]:
+        where += f", {cluster['fabric']} between nodes"
+    which = f"{pool['role']} pool" if pool["of"] == 1 else f"pool {pool['index']} of {pool['of']}, {pool['role']}"
+    lines = {
+        "scenario": f"{report['scenario']}, {which}, engine {report['engine_version']}",
+        "model": f"{model['name']}, weights {model['weights']}, KV cache {model['kv_cache']}",
+        "chip": where,
+        "batch": _batch_line(report["batch"], report["resolution"]["data_parallel"]),
+        "launch": _launch_line(report["launch"], report["batch"]["padded_tokens"]),
+    }
+    return [text.labelled(label, line) for label, line in lines.items()]
+
+
+def _layout(resolution: dict[str, Any]) -> str:
+    """The parallel widths above 1 in the engine's short names, tensor parallelism always."""
+    names = {
+        "tp": "tensor_parallel",
+        "pcp": "prefill_context_parallel",
+        "dcp": "decode_context_parallel",
+        "dp": "data_parallel",
+        "ep": "expert_parallel",
+    }
+    shown = [short for short, name in names.items() if short == "tp" or resolution[name] > 1]
+    return " ".join(f"{short} {resolution[names[short]]}" for short in shown)
+
+
+def _batch_line(batch: dict[str, Any], replicas: int) -> str:
+    parts = []
+    decoding, prefilling = batch["decodes"], batch["prefills"]
+    if decoding["requests"]:
+        each = "" if decoding["tokens_each"] == [1, 1] else f" of {text.span(decoding['tokens_each'])} tokens"
+        parts.append(f"{text.plural(decoding['requests'], 'decode')}{each} at context {text.span(decoding['context'])}")
+    if prefilling["requests"]:
+        after = "" if prefilling["computed"] == [0, 0] else f" after {text.span(prefilling['computed'])} computed"
+        tokens = text.span(prefilling["tokens_each"])
+        parts.append(f"{text.plural(prefilling['requests'], 'prefill')} of {tokens} tokens{after}")
+    line = " and ".join(parts) or "no requests"
+    if batch["pad_tokens"]:
+        line += f", {text.plural(batch['pad_tokens'], 'pad token')}"
+    if batch["sm_budget"] > 0:
+        line += f", on {text.plural(batch['sm_budget'], 'SM')}"
+    return line + (", in each replica" if replicas > 1 else "")
+
+
+def _launch_line(launch: dict[str, Any], rows: int) -> str:
+    widest = text.plural(launch["capture_tokens"], "token")
+    if launch["graph_mode"] != "NONE":
+        return f"{launch['graph_mode']} graph, captured for up to {widest}"
+    if launch["configured_mode"] != "NONE":
+        return f"eager: {text.plural(rows, 'token')}, where the widest captured graph takes {widest}"
+    kind = "a uniform decode" if launch["uniform_decode"] else "a batch that is no uniform decode"
+    return f"eager: the engine captures no graph for {kind}"
+
+
+def _bounds(estimate: dict[str, Any]) -> list[str]:
+    values = text.decimal_aligned([text.milliseconds(estimate[key]) for key in ("overlap_ns", "no_overlap_ns")])
+    return [
+        text.row("overlap", f"{values[0]} ms  the resources of a layer work at once"),
+        text.row("no overlap", f"{values[1]} ms  they take turns; use this one where one number is wanted"),
+        text.row("bottleneck", estimate["bottleneck"]),
+    ]
+
+
+def _resources(estimate: dict[str, Any]) -> list[str]:
+    used = {name: ns for name, ns in estimate["per_resource_ns"].items() if ns}
+    total = sum(used.values())
+    values = text.decimal_aligned([text.milliseconds(ns) for ns in used.values()]) if used else []
+    return [
+        text.row(name, f"{value} ms  {ns / total:4.0%}  {text.bar(ns / total)}")
+        for (name, ns), value in zip(used.items(), values, strict=True)
+    ]
+
+
+def _basis(report: dict[str, Any]) -> list[str]:
+    evidence = report["evidence"]
+    sets = ", ".join(f"{number} {name}" for name, number in evidence["assumed_by_set"].items())
+    lines = [("evidence", _evidence_line(evidence))]
+    if sets:
+        lines.append(("", f"assumed: {sets}"))
+    lines += [("assumption", _assumption(entry)) for entry in report["assumptions"]]
+    lines += [("override", _override(entry)) for entry in report["overrides"]]
+    for entry in report["warnings"]:
+        lines.append((entry["severity"], text.shortened(f"{entry['path']}: {entry['message']}")))
+    lines += [("note", note) for note in report["notes"]]
+    return [text.labelled(label, line) for label, line in lines]
+
+
+def _evidence_line(evidence: dict[str, Any]) -> str:
+    """How many entries rest on evidence, by method, and how many do not."""
+    methods: dict[bool, list[str]] = {True: [], False: []}
+    for method, number in evidence["methods"].items():
+        methods[method in EVIDENCE_METHODS].append(f"{number} {method}")
+    without = f"; without: {', '.join(methods[False])}" if methods[False] else ""
+    return f"{evidence['measured']} of {evidence['total']} entries: {', '.join(methods[True])}{without}"
+
+
+def _assumption(entry: dict[str, str]) -> str:
+    return f"{entry['name']} = {entry['value']}: {entry['reason']}"
+
+
+def _override(entry: dict[str, str]) -> str:
+    return f"{entry['field']} = {entry['resolved']}, not {entry['requested']}: {entry['reason']}"

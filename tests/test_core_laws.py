@@ -113,6 +113,26 @@ def test_without_a_half_point_the_ceiling_is_reached_at_once(tokens: float) -> N
     assert lib.pk_gemm_efficiency(gemm(0.9, 0.0), tokens) == pytest.approx(0.9, rel=1e-15)
 
 
+def shaped(n_half: float, k_half: float, law: int = lib.PK_GEMM_SHAPE_RAMP) -> Any:
+    return ffi.new("pk_gemm_law *", {"law": law, "eps_max": 0.8, "m_half": 100.0, "n_half": n_half, "k_half": k_half})
+
+
+@pytest.mark.parametrize(("n", "k"), [(64.0, 7168.0), (7168.0, 64.0), (1e9, 1e9)])
+def test_a_shape_costs_the_half_of_each_width_it_states(n: float, k: float) -> None:
+    expected = k / (k + 200) * n / (n + 300)
+    assert lib.pk_gemm_shape_factor(shaped(300, 200), n, k) == pytest.approx(expected, rel=1e-15)
+    assert lib.pk_gemm_shape_factor(shaped(300, 0), n, k) == pytest.approx(n / (n + 300), rel=1e-15)
+    assert lib.pk_gemm_shape_factor(shaped(0, 200), n, k) == pytest.approx(k / (k + 200), rel=1e-15)
+    assert lib.pk_gemm_shape_factor(shaped(0, 0), n, k) == 1
+    assert lib.pk_gemm_shape_factor(shaped(300, 200, lib.PK_GEMM_TOKEN_RAMP), n, k) == 1
+
+
+@pytest.mark.parametrize(("n", "k"), [(0.0, 0.0), (0.0, 7168.0), (7168.0, 0.0)])
+def test_a_width_of_nothing_is_left_out(n: float, k: float) -> None:
+    expected = (n / (n + 300) if n else 1) * (k / (k + 200) if k else 1)
+    assert lib.pk_gemm_shape_factor(shaped(300, 200), n, k) == pytest.approx(expected, rel=1e-15)
+
+
 # ---- prefill attention ---------------------------------------------------------------------------------------------
 
 
@@ -154,6 +174,113 @@ def test_the_longest_request_does_not_overflow() -> None:
     assert lib.pk_prefill_pairs4(longest // 2, longest // 2, 0) == 6 * (longest // 2) ** 2
     assert lib.pk_prefill_pairs4(longest, 0, longest) == 2 * longest**2
     assert lib.pk_prefill_pairs4(longest // 2, longest // 2, 4096) == 4 * (longest // 2) * 4096
+
+
+# ---- context parallelism -------------------------------------------------------------------------------------------
+
+
+def chunks_of_rank(scheduled: int, ranks: int, rank: int) -> list[tuple[int, int]]:
+    """The (first, last + 1) tokens of a rank: its chunk from the front and its chunk from the back."""
+    size = -(-scheduled // (2 * ranks))
+    cut = [min(index * size, scheduled) for index in range(2 * ranks + 1)]
+    return [(cut[index], cut[index + 1]) for index in (rank, 2 * ranks - 1 - rank)]
+
+
+def pairs4_of_rank(scheduled: int, computed: int, ranks: int, rank: int) -> int:
+    return sum(
+        4 * (computed + position + 1) - 2
+        for first, end in chunks_of_rank(scheduled, ranks, rank)
+        for position in range(first, end)
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_the_busiest_rank_of_a_shared_prefill_counts(ranks: int) -> None:
+    for scheduled, computed in itertools.product(range(1, 140), [0, 77]):
+        share = lib.pk_share_prefill(scheduled, computed, ranks, 0)
+        tokens = [sum(end - first for first, end in chunks_of_rank(scheduled, ranks, rank)) for rank in range(ranks)]
+        assert sum(tokens) == scheduled
+        assert share.tokens == max(tokens), scheduled
+        if share.tokens < scheduled:
+            pairs = [pairs4_of_rank(scheduled, computed, ranks, rank) for rank in range(ranks)]
+            assert share.pairs4 == max(pairs), scheduled
+        busiest = chunks_of_rank(scheduled, ranks, tokens.index(max(tokens)))
+        runs = [(share.run_tokens[run], share.run_computed[run]) for run in (0, 1)]
+        expected = [(end - first, computed + first) for first, end in busiest if end > first]
+        assert [run for run in runs if run[0]] == (expected if share.tokens < scheduled else [(scheduled, computed)])
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_a_prefill_that_divides_evenly_is_shared_evenly(ranks: int) -> None:
+    share = lib.pk_share_prefill(4096, 8192, ranks, 0)
+    assert share.tokens * ranks == 4096
+    assert share.pairs4 * ranks == lib.pk_prefill_pairs4(4096, 8192, 0)
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "computed", "ranks", "over_even"),
+    [(4096, 0, 8, 1.0), (1001, 0, 8, 1.014035), (1001, 8192, 4, 1.007398), (100, 0, 8, 1.254400)],
+)
+def test_an_uneven_prefill_costs_more_than_its_share(
+    scheduled: int, computed: int, ranks: int, over_even: float
+) -> None:
+    even = lib.pk_prefill_pairs4(scheduled, computed, 0) / ranks
+    found = lib.pk_share_prefill(scheduled, computed, ranks, 0).pairs4 / even
+    assert found == pytest.approx(over_even, abs=5e-7)
+
+
+@pytest.mark.parametrize(("scheduled", "ranks", "tokens"), [(17, 8, 17), (16, 8, 2), (15, 8, 15), (2, 2, 2), (4, 2, 2)])
+def test_a_prefill_too_short_to_fill_every_chunk_may_be_done_whole(scheduled: int, ranks: int, tokens: int) -> None:
+    assert lib.pk_share_prefill(scheduled, 0, ranks, 1).tokens == tokens
+
+
+def test_one_rank_does_all_of_a_prefill() -> None:
+    share = lib.pk_share_prefill(333, 77, 1, 0)
+    assert (share.tokens, share.pairs4) == (333, lib.pk_prefill_pairs4(333, 77, 0))
+    assert (share.run_tokens[0], share.run_computed[0], share.run_tokens[1]) == (333, 77, 0)
+
+
+@pytest.mark.parametrize(("ranks", "interleave"), list(itertools.product([2, 3, 4, 8], [1, 16, 32])))
+def test_the_fullest_rank_of_a_dealt_cache_counts(ranks: int, interleave: int) -> None:
+    for tokens in range(600):
+        dealt = [0] * ranks
+        for token in range(tokens):
+            dealt[token // interleave % ranks] += 1
+        assert lib.pk_decode_shard(tokens, ranks, interleave) == max(dealt), tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ranks", "interleave", "expected"),
+    [(1000, 8, 32, 128), (1000, 3, 1, 334), (4000, 3, 1, 1334), (100, 8, 64, 64), (100, 8, 1, 13), (4096, 8, 64, 512)],
+)
+def test_shards_of_known_contexts(tokens: int, ranks: int, interleave: int, expected: int) -> None:
+    assert lib.pk_decode_shard(tokens, ranks, interleave) == expected
+
+
+def read(law: int, **fields: int) -> Any:
+    return ffi.new("pk_read_law *", {"law": law, **fields})
+
+
+@pytest.mark.parametrize("context", [0, 1, 127, 128, 129, 4096, 2**30])
+def test_a_decode_reads_its_context_or_its_window(context: int) -> None:
+    assert lib.pk_read_entries(read(lib.PK_READ_ALL), context) == context
+    assert lib.pk_read_entries(read(lib.PK_READ_WINDOW, window=128), context) == min(context, 128)
+
+
+@pytest.mark.parametrize(("top_k", "ratio", "window"), list(itertools.product([0, 64, 1024], [1, 4, 128], [0, 128])))
+def test_a_selecting_layer_reads_what_it_selects_and_its_window(top_k: int, ratio: int, window: int) -> None:
+    law = read(lib.PK_READ_SELECTED, top_k=top_k, compress_ratio=ratio, window=window)
+    for context in (0, 1, 63, 64, 65, 127, 129, 1000, 4096, 131_072):
+        compressed = Fraction(context, ratio)
+        selected = min(Fraction(top_k), compressed) if top_k else compressed
+        expected = min(Fraction(context), selected + (min(context, window) if window else 0))
+        assert lib.pk_read_entries(law, context) == expected * ratio, context
+
+
+@pytest.mark.parametrize("context", [4_096, 131_072])
+def test_a_compressed_read_of_the_published_shape(context: int) -> None:
+    law = read(lib.PK_READ_SELECTED, top_k=1024, compress_ratio=4, window=128)
+    assert lib.pk_read_entries(law, context) == 1_152 * 4
 
 
 # ---- routed experts ------------------------------------------------------------------------------------------------

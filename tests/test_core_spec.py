@@ -336,11 +336,11 @@ def assert_accepted(spec: Spec) -> None:
 
 def leaves(kind: str, prefix: str = "") -> list[str]:
     """Dotted names of the fields of a struct, with [] for any element of an array."""
+    elsewhere = {"struct_size", "flags", "draft_layer_count", *(count for _, count in ARRAYS.values())}
     names = []
     for name, field in ffi.typeof(kind).fields:
-        if kind == "pk_spec" and (name in ("struct_size", "flags") or name.endswith("_count")):
-            if name != "sm_count":
-                continue
+        if kind == "pk_spec" and name in elsewhere:
+            continue
         if field.type.kind == "pointer":
             names += leaves(ARRAYS[name][0], f"{name}[].")
         elif field.type.kind == "struct":

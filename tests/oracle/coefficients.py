@@ -80,9 +80,7 @@ class Coefficients:
         pattern = re.compile(rf"collective_floor_{operation}_fp16_([0-9]+)rank_{re.escape(chip)}")
         widths = {int(match[1]) for match in map(pattern.fullmatch, self.values) if match}
         return sorted(
-            width
-            for width in widths
-            if width >= 1 and all(self.has(name) for name in self._names(operation, width))
+            width for width in widths if width >= 1 and all(self.has(name) for name in self._names(operation, width))
         )
 
     def _names(self, operation: str, width: int) -> tuple[str, str, str]:

@@ -32,7 +32,8 @@ SERVED = {
     **dict.fromkeys(("fp8", "ptpc_fp8", "fbgemm_fp8", "modelopt"), "fp8"),
     **dict.fromkeys(("modelopt_fp4", "nvfp4"), "nvfp4"),
     "mxfp4": "mxfp4",
-    **dict.fromkeys(("", "bitsandbytes", "awq", "awq_marlin", "gptq", "gptq_marlin", "compressed-tensors"), "as stored"),
+    **dict.fromkeys(("", "compressed-tensors", "bitsandbytes"), "as stored"),
+    **dict.fromkeys(("awq", "awq_marlin", "gptq", "gptq_marlin"), "as stored"),
 }
 
 # Which of the chip's peaks a served format runs at, first one that the chip has; int8 has no second choice.
@@ -116,7 +117,8 @@ def cache_format_of(
     stored = dtype
     if dsa:
         sparse = [k.primary.n_q for k in declared if k.count and k.primary and k.primary.kind == "sparse_mla"]
-        stored = sparse_layout(dtype, max(sparse, default=0) // layout.tp, inputs.chip, layout, engine.dcp_comm_backend or "ag_rs")
+        heads, combine = max(sparse, default=0) // layout.tp, engine.dcp_comm_backend or "ag_rs"
+        stored = sparse_layout(dtype, heads, inputs.chip, layout, combine)
     width = CACHE_WIDTHS.get(dtype) or max(WIDTHS[served], Fraction(2))
     block = engine.block_size or _unstated_block(dsa, holders, dtype, inputs.chip, settings)
     if dsa and block % 64:
@@ -171,10 +173,8 @@ def _check_flashmla_dcp(quantized: bool, combine: str, stored: str, heads: int, 
     def padded(count: int) -> int:
         return 64 if count <= 64 else 128
 
-    if layout.pcp > 1:
-        gathered = heads * layout.tp if layout.dcp > layout.pcp else heads
-    else:
-        gathered = heads * layout.dcp
+    under_pcp = heads * layout.tp if layout.dcp > layout.pcp else heads
+    gathered = under_pcp if layout.pcp > 1 else heads * layout.dcp
     reasons = {
         "the cache is not quantized": not quantized,
         "the combine is not ag_rs": combine != "ag_rs",

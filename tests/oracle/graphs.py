@@ -1,4 +1,4 @@
-"""CUDA graphs and the host: scheduler limits that a deployment leaves unstated, capture sizes, launch time of a step."""
+"""CUDA graphs and the host: limits that a deployment leaves unstated, capture sizes, launch time of a step."""
 
 from __future__ import annotations
 
@@ -117,7 +117,12 @@ class Host:
 
 
 def host_of(
-    inputs: Inputs, layout: Layout, coefficients: Coefficients, stack: list[KindPlan], head: KindPlan, settings: Settings
+    inputs: Inputs,
+    layout: Layout,
+    coefficients: Coefficients,
+    stack: list[KindPlan],
+    head: KindPlan,
+    settings: Settings,
 ) -> Host:
     """The host's side of a step. Raises RefusedError for an unknown graph mode."""
     engine = inputs.deployment.pools[inputs.pool].engine

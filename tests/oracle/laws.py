@@ -74,12 +74,11 @@ def decode_read(context: int, shape: AttentionShape, settings: Settings) -> Exac
             selected = Fraction(context, max(ratio, 1))
             if shape.index_topk > 0:
                 selected = min(selected, Fraction(shape.index_topk))
-            return min(context, selected + (min(context, window) if window > 0 else 0))
+            return min(Fraction(context), selected + (min(context, window) if window > 0 else 0))
         bound = shape.index_topk if shape.index_topk > 0 else window
-        if bound <= 0:
+        if bound <= 0 or context <= bound:
             return context
-        rest = Fraction(context - bound, ratio) if context > bound and ratio > 0 else 0
-        return min(context, bound) + rest
+        return bound + (Fraction(context - bound, ratio) if ratio > 0 else 0)
     if settings.swa_reads_window and shape.kind in ("swa", "mla") and window > 0:
         return min(context, window)
     return context

@@ -244,10 +244,8 @@ def context_collectives(
 
 def _decode_context(part: Part, shape: AttentionShape, walk: Walk) -> Iterator[tuple[str, str, Exact]]:
     layout = part.layout
-    if shape.kind in LATENT:
-        rows = walk.decode_rows
-    else:
-        rows = walk.batch_tokens if walk.any_context else 0
+    every_row = walk.batch_tokens if walk.any_context else 0
+    rows = walk.decode_rows if shape.kind in LATENT else every_row
     if rows <= 0:
         return
     out = shape.kv_lora_rank if shape.kind in LATENT and shape.kv_lora_rank > 0 else shape.d_h
@@ -278,9 +276,7 @@ def _context_gather(part: Part, shape: AttentionShape, walk: Walk) -> Iterator[t
             yield "all_gather", DECODE_CONTEXT, Fraction(total * shape.d_h * ACTIVATION_BYTES, count)
 
 
-def _prefill_context(
-    part: Part, kind: KindPlan, shape: AttentionShape, walk: Walk
-) -> Iterator[tuple[str, str, Exact]]:
+def _prefill_context(part: Part, kind: KindPlan, shape: AttentionShape, walk: Walk) -> Iterator[tuple[str, str, Exact]]:
     rank, width = shape.kv_lora_rank, shape.d_h
     widths = [rank, width - rank] if 0 < rank < width else [width]
     widths += [scorer.n_kv * scorer.d_h for scorer in kind.scorers if scorer.n_kv > 0 and scorer.d_h > 0]
@@ -288,12 +284,12 @@ def _prefill_context(
         yield "all_gather", PREFILL_CONTEXT, part.layout.pcp * walk.prefill_tokens * columns * ACTIVATION_BYTES
 
 
-def needed_triples(part_layout: Layout, combine: str) -> list[tuple[str, str]]:
+def needed_triples(layout: Layout, combine: str) -> list[tuple[str, str]]:
     """The (operation, group) pairs that a layout resolves at construction."""
     pairs = [(name, TENSOR) for name in ("all_reduce", "all_gather", "reduce_scatter")] + [("alltoall", EXPERT)]
-    if part_layout.dcp > 1:
-        combining = "alltoall" if combine == "a2a" else combine_operation(part_layout)
+    if layout.dcp > 1:
+        combining = "alltoall" if combine == "a2a" else combine_operation(layout)
         pairs += [("all_gather", DECODE_CONTEXT), (combining, DECODE_CONTEXT)]
-    if part_layout.pcp > 1:
+    if layout.pcp > 1:
         pairs.append(("all_gather", PREFILL_CONTEXT))
     return pairs

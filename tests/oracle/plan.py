@@ -148,9 +148,7 @@ class Planner:
             elif node.op == "Elementwise":
                 plan.elementwise_bytes += node.bytes_per_token or 2 * hidden * ACTIVATION_BYTES
             elif node.op in TENSOR_COLLECTIVES:
-                plan.collectives.append(
-                    GraphCollective(TENSOR_COLLECTIVES[node.op], TENSOR, hidden * ACTIVATION_BYTES)
-                )
+                plan.collectives.append(GraphCollective(TENSOR_COLLECTIVES[node.op], TENSOR, hidden * ACTIVATION_BYTES))
             elif node.op == "All2All":
                 plan.collectives.append(GraphCollective("alltoall", EXPERT, hidden * ACTIVATION_BYTES, routed=True))
         if not self.settings.grouped_nodes_apart and plan.experts:

@@ -78,9 +78,7 @@ class Oracle:
             shape_aware=shape_aware,
             cache=cache,
             interleave=interleave,
-            chunk=context_chunk(
-                engine.max_model_len, limits.sequences, cache.block_size, self.layout.dcp, interleave
-            ),
+            chunk=context_chunk(engine.max_model_len, limits.sequences, cache.block_size, self.layout.dcp, interleave),
             combine=combine,
             two_launches=is_sm100(chip),
             redundant=self.redundant,
@@ -201,5 +199,9 @@ def compose(terms: list[Terms], host_ns: int) -> Price:
     bottleneck = max(RESOURCES, key=lambda name: seconds[name])
     if seconds[bottleneck] <= 0:
         bottleneck = "sm"
-    return Price(**whole, overlap_ns=min(nanoseconds(stages) + host_ns, no_overlap), no_overlap_ns=no_overlap,
-                 bottleneck=bottleneck)
+    return Price(
+        **whole,
+        overlap_ns=min(nanoseconds(stages) + host_ns, no_overlap),
+        no_overlap_ns=no_overlap,
+        bottleneck=bottleneck,
+    )

@@ -17,13 +17,8 @@ int64_t pk_read_entries(const pk_read_law *law, int64_t context) {
     return pk__min(context * ratio, selected + pk__min(context, law->window) * ratio);
 }
 
-static double prefill_flops(const pk__attention *attention, const pk__sums *sums) {
-    return (double)sums->pairs4[attention->window_slot] * attention->flops_per_pair4;
-}
-
-double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step) {
-    if (step->sums->prefills == 0 || attention->prefill.law != PK_PREFILL_DENSE) return 0;
-    return prefill_flops(attention, step->sums);
+double pk__prefill_flops(const pk__attention *attention, const pk__step *step) {
+    return (double)step->sums->pairs4[attention->window_slot] * attention->flops_per_pair4;
 }
 
 /* A kernel that takes prefills and decodes in one launch pays the larger of the two floors, not both. */
@@ -46,7 +41,7 @@ pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *
                      (double)sums->reads[attention->read_slot] * attention->decode_seconds_per_entry;
     if (prefills && has_scale) {
         double rate = step->attention_flop_rate * attention->prefill.work_scale;
-        charge.sm = attention->prefill_floor_s + pk__flop_seconds(prefill_flops(attention, sums), rate) * step->derate;
+        charge.sm = attention->prefill_floor_s + pk__flop_seconds(pk__prefill_flops(attention, step), rate) * step->derate;
     }
     if (decodes && prefills && attention->one_mixed_launch && has_rate && has_scale) merge_floors(attention, &charge);
     return charge;

@@ -39,23 +39,27 @@ static double units_of(const pk__collective *collective, const pk__step *step) {
 }
 
 /* The context of the prefills, gathered run by run, each run in equal launches of at most a chunk. */
-static double context_seconds(const pk__collective *collective, const pk__step *step) {
-    double seconds = 0;
-    if (step->sums->prefills == 0) return 0;
+static pk__traffic context_traffic(const pk__collective *collective, const pk__step *step) {
+    pk__traffic traffic = {0};
+    if (step->sums->prefills == 0) return traffic;
     int64_t from = 0, tokens;
     while ((tokens = pk__next_context_run(step->batch, &from)) > 0) {
         int64_t chunk = step->kernel->context_chunk;
         double launches = (double)((tokens + chunk - 1) / chunk);
-        double bytes = (double)tokens * collective->bytes_per_unit / launches;
-        seconds += launches * pk_collective_seconds(&collective->law, bytes);
+        double bytes = (double)tokens * collective->bytes_per_unit;
+        traffic.launches += launches;
+        traffic.bytes += bytes;
+        traffic.seconds += launches * pk_collective_seconds(&collective->law, bytes / launches);
     }
-    return seconds;
+    return traffic;
 }
 
-double pk__collective_seconds(const pk__collective *collective, const pk__step *step) {
-    if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return context_seconds(collective, step);
+pk__traffic pk__collective_traffic(const pk__collective *collective, const pk__step *step) {
+    if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return context_traffic(collective, step);
     double units = units_of(collective, step);
-    return units > 0 ? pk_collective_seconds(&collective->law, units * collective->bytes_per_unit) : 0;
+    if (!(units > 0)) return (pk__traffic){0};
+    double bytes = units * collective->bytes_per_unit;
+    return (pk__traffic){.launches = 1, .bytes = bytes, .seconds = pk_collective_seconds(&collective->law, bytes)};
 }
 
 void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge) {

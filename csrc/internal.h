@@ -60,6 +60,7 @@ typedef struct pk__attention {
 typedef struct pk__scorer {
     double floor_s;
     double seconds_per_entry;
+    double bytes_per_second;
     int64_t window;
     int32_t compress_ratio;
     int32_t sharded;
@@ -188,13 +189,27 @@ typedef struct pk__charge {
 static inline double pk__flop_seconds(double flops, double rate) { return flops > 0 ? flops / rate : 0; }
 
 double pk__sm_derate(const pk_kernel *kernel, int64_t sm_budget);
-double pk__dense_flops_of_attention(const pk__attention *attention, const pk__step *step);
+double pk__dense_flops(const pk__layer *layer, const pk__step *step);
+double pk__prefill_flops(const pk__attention *attention, const pk__step *step);
 pk__charge pk__attention_charge(const pk__attention *attention, const pk__step *step);
 double pk__scorer_seconds(const pk__scorer *scorer, const pk__step *step);
 double pk__recurrent_seconds(const pk_recurrent_law *law, double tokens);
 pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step);
-double pk__collective_seconds(const pk__collective *collective, const pk__step *step);
+double pk__experts_bytes(const pk__experts *experts, const pk__step *step);
+
+/* What a collective launches in a step: how often, and how many bytes in all. */
+typedef struct pk__traffic {
+    double launches;
+    double bytes;
+    double seconds;
+} pk__traffic;
+pk__traffic pk__collective_traffic(const pk__collective *collective, const pk__step *step);
 void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge);
 int64_t pk__graph_ns(const pk_kernel *kernel, const pk__sums *sums);
+
+/* The step that the speculator's pass `pass` runs after `first`; its sums are kept in *sums. */
+pk__step pk__draft_step(const pk__step *first, int32_t pass, pk__sums *sums);
+int64_t pk__head_rows(const pk__step *step);
+pk__charge pk__head_charge(const pk__step *step, int64_t rows);
 
 #endif /* PK_INTERNAL_H */

@@ -101,6 +101,7 @@ static void fold_scorer(const pk_scorer *in, pk__scorer *out) {
     *out = (pk__scorer){
         .floor_s = pk__seconds(in->decode.floor_ns),
         .seconds_per_entry = in->cache_bytes_per_token / in->decode.bytes_per_second,
+        .bytes_per_second = in->decode.bytes_per_second,
         .window = in->window,
         .compress_ratio = in->compress_ratio,
         .sharded = in->sharded,

@@ -18,12 +18,14 @@ double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_
     return local * (1 - power(missed, tokens));
 }
 
-pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step) {
-    const pk_kernel *kernel = step->kernel;
+double pk__experts_bytes(const pk__experts *experts, const pk__step *step) {
     int64_t met = pk__multiply(step->sums->local_tokens + step->sums->pad_tokens, experts->funnel);
-    double touched = pk_experts_touched(met, experts->experts, experts->top_k, experts->local);
+    return pk_experts_touched(met, experts->experts, experts->top_k, experts->local) * experts->bytes_per_expert;
+}
+
+pk__charge pk__experts_charge(const pk__experts *experts, const pk__step *step) {
     pk__charge charge = {0};
     charge.sm = pk__flop_seconds(step->tokens * experts->flops_per_token, step->flop_rate) * step->derate;
-    charge.hbm = touched * experts->bytes_per_expert / kernel->hbm_bytes_per_second;
+    charge.hbm = pk__experts_bytes(experts, step) / step->kernel->hbm_bytes_per_second;
     return charge;
 }

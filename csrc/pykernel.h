@@ -472,6 +472,50 @@ typedef struct pk_estimate {
 /* The price of one step. Every field of `*estimate` is written. Fails with PK_BATCH_* and the argument errors. */
 PK_API pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
 
+/* ---- explanation --------------------------------------------------------------------------------------------- */
+
+/* What one term of a step is. `index` of a term counts in the array of the spec that it came from. */
+typedef enum pk_term_kind {
+    PK_TERM_DENSE = 1,          /* arithmetic of GEMMs, shared experts and attention priced as dense (SM) */
+    PK_TERM_PREFILL = 2,        /* attention of prefills (SM) */
+    PK_TERM_DECODE = 3,         /* attention of decodes (HBM) */
+    PK_TERM_SCORER = 4,         /* scan of an indexer (HBM) */
+    PK_TERM_RECURRENT = 5,      /* recurrent mixer (SM) */
+    PK_TERM_WEIGHTS = 6,        /* reading the weights (HBM) */
+    PK_TERM_ELEMENTWISE = 7,    /* norms and the like (HBM) */
+    PK_TERM_EXPERT_WORK = 8,    /* arithmetic of routed experts (SM), after the rest of the layer */
+    PK_TERM_EXPERT_WEIGHTS = 9, /* weights of the routed experts that tokens woke (HBM), after the rest of the layer */
+    PK_TERM_COLLECTIVE = 10,    /* one collective (its link, or SM) */
+    PK_TERM_GATHER = 11,        /* gather of the logits (its link) */
+    PK_TERM_GRAPH = 12,         /* replaying graphs, or launching layers without (host) */
+    PK_TERM_DISPATCH = 13       /* dispatching kernels (host) */
+} pk_term_kind;
+
+/* Where a term belongs beside a layer of the spec. */
+enum { PK_PART_HEAD = -1, PK_PART_HOST = -2 };
+
+/* One term of a step. What does not apply to its kind is 0. */
+typedef struct pk_term {
+    int32_t part;       /* index into layers, or PK_PART_* */
+    int32_t kind;       /* pk_term_kind */
+    int32_t resource;   /* pk_resource it is charged to */
+    int32_t index;      /* into attentions, scorers, experts or collectives */
+    int32_t draft_pass; /* 0 = the step, 1, 2, ... = the speculator's passes */
+    int32_t launches;   /* of a collective's law */
+    double times;       /* layers of this kind */
+    double seconds;     /* of one layer */
+    double flops;       /* of one layer, on this rank */
+    double bytes;       /* of one layer, on this rank; the span factor of a collective included */
+    double flop_rate;   /* FLOP/s that the work runs at, withheld SMs and work scale included */
+    double floor_s;     /* what of `seconds` does not depend on the amount of work */
+} pk_term;
+
+/* The terms of a step, in the order in which they are added up: the sum of times * seconds over the terms of a
+ * resource is what pk_step_time truncates. Writes at most `capacity` terms to `terms` (which may be NULL with a
+ * capacity of 0) and always the number there are to `*count`. Fails as pk_step_time does. */
+PK_API pk_status pk_step_explain(const pk_kernel *kernel, const pk_batch *batch, pk_term *terms, size_t capacity,
+                                 size_t *count, pk_error *error);
+
 /* ---- the laws, one by one ------------------------------------------------------------------------------------ */
 
 /* These are the functions that pk_step_time is made of. Arguments must be as the structs above say; they are not

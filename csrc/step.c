@@ -6,25 +6,28 @@ static double largest(double a, double b, double c, double d) {
     return ab > cd ? ab : cd;
 }
 
+double pk__dense_flops(const pk__layer *layer, const pk__step *step) {
+    double flops = step->tokens * layer->flops_per_token;
+    if (layer->attention_count == 0 || step->sums->prefills == 0) return flops;
+    const pk__attention *attention = pk__attentions(step->kernel) + layer->attention_first;
+    return attention->prefill.law == PK_PREFILL_DENSE ? flops + pk__prefill_flops(attention, step) : flops;
+}
+
 /* What a layer does but for its routed experts. */
 static pk__charge rest_of_layer(const pk__layer *layer, const pk__step *step) {
     const pk_kernel *kernel = step->kernel;
     pk__charge rest = {0};
-    double flops = step->tokens * layer->flops_per_token;
-    if (layer->attention_count > 0) {
-        const pk__attention *attention = pk__attentions(kernel) + layer->attention_first;
-        rest = pk__attention_charge(attention, step);
-        flops += pk__dense_flops_of_attention(attention, step);
-    }
+    if (layer->attention_count > 0)
+        rest = pk__attention_charge(pk__attentions(kernel) + layer->attention_first, step);
     for (uint32_t i = 0; i < layer->scorer_count; i++)
         rest.hbm += pk__scorer_seconds(pk__scorers(kernel) + layer->scorer_first + i, step);
-    rest.sm += pk__flop_seconds(flops, step->flop_rate) * step->derate;
+    rest.sm += pk__flop_seconds(pk__dense_flops(layer, step), step->flop_rate) * step->derate;
     rest.sm += pk__recurrent_seconds(&layer->recurrent, (double)step->sums->local_tokens);
     rest.hbm += (layer->weight_bytes + step->tokens * layer->elementwise_bytes_per_token) /
                 kernel->hbm_bytes_per_second;
     for (uint32_t i = 0; i < layer->collective_count; i++) {
         const pk__collective *collective = pk__collectives(kernel) + layer->collective_first + i;
-        pk__add_collective(collective, pk__collective_seconds(collective, step), &rest);
+        pk__add_collective(collective, pk__collective_traffic(collective, step).seconds, &rest);
     }
     return rest;
 }
@@ -45,18 +48,27 @@ static double price_layer(const pk__layer *layer, const pk__step *step, pk__char
     return layer->count * (largest(rest.sm, rest.hbm, rest.nvlink, rest.nic) + (routed.sm + routed.hbm));
 }
 
-static double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
+int64_t pk__head_rows(const pk__step *step) {
+    return step->kernel->head.rows == PK_HEAD_ALL_TOKENS ? step->sums->local_tokens : step->sums->sampled_rows;
+}
+
+pk__charge pk__head_charge(const pk__step *step, int64_t rows) {
     const pk_kernel *kernel = step->kernel;
     const pk__head *head = &kernel->head;
-    if (!head->present || rows == 0) return 0;
-    double rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)rows);
     pk__charge charge = {0};
+    if (!head->present || rows == 0) return charge;
+    double rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)rows);
     charge.sm = pk__flop_seconds((double)rows * head->flops_per_row, rate) * step->derate;
     charge.hbm = head->read_seconds;
     if (head->gather.units != 0) {
         double bytes = (double)rows * head->gather.bytes_per_unit;
         pk__add_collective(&head->gather, pk_collective_seconds(&head->gather.law, bytes), &charge);
     }
+    return charge;
+}
+
+static double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
+    pk__charge charge = pk__head_charge(step, rows);
     total->sm += charge.sm;
     total->hbm += charge.hbm;
     total->nvlink += charge.nvlink;
@@ -70,19 +82,21 @@ static double price_layers(const pk__layer *layers, uint32_t count, const pk__st
     return overlap_s;
 }
 
-/* The speculator's passes, one after another: the first over the step's own tokens, to fill its cache, the others
+/* The speculator's passes run one after another: the first over the step's own tokens, to fill its cache, the others
  * over the one token that each request drafts. */
+pk__step pk__draft_step(const pk__step *first, int32_t pass, pk__sums *sums) {
+    if (pass == 1) return *first;
+    pk__scan_draft(first->batch, first->kernel, pass, sums);
+    return pk__step_of(first->kernel, first->batch, sums);
+}
+
 static double price_drafts(const pk__step *first, pk__charge *total) {
     const pk_kernel *kernel = first->kernel;
     const pk__layer *layers = pk__layers(kernel) + kernel->layer_count;
     double overlap_s = 0;
     for (int32_t pass = 1; pass <= kernel->draft_passes; pass++) {
         pk__sums sums;
-        pk__step step = *first;
-        if (pass > 1) {
-            pk__scan_draft(first->batch, kernel, pass, &sums);
-            step = pk__step_of(kernel, first->batch, &sums);
-        }
+        pk__step step = pk__draft_step(first, pass, &sums);
         if (step.tokens > 0) overlap_s += price_layers(layers, kernel->draft_layer_count, &step, total);
         overlap_s += price_head(&step, step.sums->attending, total);
     }
@@ -147,8 +161,7 @@ static void price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums
     pk__step step = pk__step_of(kernel, batch, sums);
     pk__charge total = {0};
     double overlap_s = price_layers(pk__layers(kernel), kernel->layer_count, &step, &total);
-    int64_t rows = kernel->head.rows == PK_HEAD_ALL_TOKENS ? sums->local_tokens : sums->sampled_rows;
-    overlap_s += price_head(&step, rows, &total);
+    overlap_s += price_head(&step, pk__head_rows(&step), &total);
     overlap_s += price_drafts(&step, &total);
     busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
 }

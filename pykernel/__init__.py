@@ -27,6 +27,7 @@ from pykernel.errors import (
     PykernelError,
     RefusedError,
 )
+from pykernel.explain import Explanation, Term
 from pykernel.interface import (
     RESOURCES,
     CoefficientOrigin,
@@ -56,6 +57,7 @@ __all__ = [
     "CostModel",
     "DocumentError",
     "Evidence",
+    "Explanation",
     "ImageError",
     "Inputs",
     "Kernel",
@@ -70,6 +72,7 @@ __all__ = [
     "Resolution",
     "Rules",
     "StepEstimate",
+    "Term",
     "load_bundle",
     "new",
     "open",

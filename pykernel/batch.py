@@ -31,7 +31,7 @@ class Batch:
     Values are checked when the batch is priced or by `validate`, not here.
     """
 
-    __slots__ = ("_arrays", "_struct", "_views")
+    __slots__ = ("_arrays", "_views", "struct")
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Batch:
         struct.decode_threshold = _count(decode_threshold, "decode_threshold")
         struct.sm_budget = _count(sm_budget, "sm_budget")
         struct.pad_tokens = _count(pad_tokens, "pad_tokens")
-        self._struct = struct
+        self.struct = struct
 
     def __len__(self) -> int:
-        return int(self._struct.count)
+        return int(self.struct.count)
 
     def __iter__(self) -> Iterator[Request]:
         columns = [*self._arrays, [0] * len(self)] if len(self._arrays) == 3 else self._arrays
@@ -111,17 +111,17 @@ class Batch:
     @property
     def decode_threshold(self) -> int:
         """Most tokens a request schedules and still counts as a decode."""
-        return int(self._struct.decode_threshold)
+        return int(self.struct.decode_threshold)
 
     @property
     def sm_budget(self) -> int:
         """SMs left to the step; 0 or less means all."""
-        return int(self._struct.sm_budget)
+        return int(self.struct.sm_budget)
 
     @property
     def pad_tokens(self) -> int:
         """Rows added beside the requests' own."""
-        return int(self._struct.pad_tokens)
+        return int(self.struct.pad_tokens)
 
     def tokens(self) -> int:
         """Tokens scheduled, over all requests."""
@@ -138,7 +138,7 @@ class Batch:
     def validate(self) -> None:
         """Raise `BatchError`, naming the request and the field, when a kernel would refuse this batch."""
         error = error_struct()
-        raise_for(lib.pk_batch_check(self._struct, error), error, BatchError)
+        raise_for(lib.pk_batch_check(self.struct, error), error, BatchError)
 
 
 def _rebuild(columns: list[Any], settings: tuple[int, int, int]) -> Batch:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pykernel._native import ffi, lib
 from pykernel.collectives import CollectivePlan
+from pykernel.explain import Labels
 from pykernel.plan import ExpertsPlan, GemmPlan, LayerPlan, Plan, ReadPlan, ScorerPlan
 from pykernel.resolve import Resolved
 from pykernel.resolve.laws import CollectiveLaw, DecodeLaw, GemmLaw, PrefillLaw
@@ -45,6 +46,10 @@ class Spec:
 
     def __init__(self, plan: Plan, resolved: Resolved, switches: LawSwitches) -> None:
         self._resolved = resolved
+        self.labels = Labels(
+            gemm=resolved.laws.gemm.names, host=resolved.laws.host.names, peak_flops=resolved.precision.peak_flops
+        )
+        """What each row of the arrays is, for explaining a price."""
         self._groups = list(resolved.layout.groups)
         self._laws = list(resolved.laws.collectives)
         self._rows: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
@@ -100,6 +105,7 @@ class Spec:
 
     def _head(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
         head = plan.head
+        self.labels.gather = self._resolved.laws.collectives["all_gather", "tensor"].names
         gathers = switches.vocabulary_gather and self._resolved.layout.tp > 1 and head.dense_flops_per_token > 0
         return {
             "rows": lib.PK_HEAD_SAMPLED_ROWS if switches.head_on_sampled_rows else lib.PK_HEAD_ALL_TOKENS,
@@ -132,6 +138,22 @@ class Spec:
         for name, (first, count) in parts.items():
             row[f"{name}_first"], row[f"{name}_count"] = first, count
         self._extend("layers", [row])
+        self._label(layer)
+
+    def _label(self, layer: LayerPlan) -> None:
+        laws, labels = self._resolved.laws, self.labels
+        labels.layers.append(layer.id)
+        recurrent = laws.recurrent.get(layer.recurrent_kind)
+        labels.recurrent.append(recurrent.names if recurrent else ())
+        if layer.attention:
+            labels.attentions.append(
+                (layer.attention.kind, laws.decode[layer.attention.kind].names, laws.prefill.names)
+            )
+        labels.scorers += [(one.kind, laws.decode[one.kind].names) for one in layer.scorers if self._scans(one)]
+        labels.collectives += [
+            (f"{one.operation} over {one.group}", laws.collectives[one.operation, one.group].names)
+            for one in layer.collectives
+        ]
 
     def _extend(self, name: str, rows: list[Any]) -> tuple[int, int]:
         """Append rows to an array; where they begin and how many they are."""

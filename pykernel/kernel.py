@@ -10,6 +10,7 @@ from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import ArgumentError, BatchError, PykernelError, RefusedError
+from pykernel.explain import Explanation, read_terms
 from pykernel.flatten import Spec
 from pykernel.interface import RESOURCES, CoefficientOrigin, CostModel, Resolution, StepEstimate
 from pykernel.plan import make_plan
@@ -33,6 +34,7 @@ class Kernel(CostModel):
         resolved = resolve(inputs)
         spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches)
         self._handle = _new_handle(spec)
+        self._labels = spec.labels
         self._pool = resolved.pool
         self._resolution = resolved.resolution
         self._provenance = resolved.provenance
@@ -51,10 +53,18 @@ class Kernel(CostModel):
         if out is None:
             out = estimate.scratch = ffi.new("pk_estimate *")
             out.struct_size = ffi.sizeof("pk_estimate")
-        status = lib.pk_step_time(self._handle, batch._struct, out, ffi.NULL)
+        status = lib.pk_step_time(self._handle, batch.struct, out, ffi.NULL)
         if status != lib.PK_OK:
             _explain(self._handle, batch, out)
         estimate.fill(out.overlap_ns, out.no_overlap_ns, RESOURCES[out.bottleneck], out.per_resource_ns)
+
+    def explain(self, batch: Batch) -> Explanation:
+        """The terms of one step with the work behind each, and the coefficients that each used.
+
+        Raises `BatchError` as `step_time` does.
+        """
+        estimate, terms = self.step_time(batch), read_terms(self._handle, batch)
+        return Explanation(estimate, self._labels.terms(terms, {origin.name: origin for origin in self._provenance}))
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
         return self._provenance
@@ -90,5 +100,5 @@ def _new_handle(spec: Spec) -> Any:
 def _explain(handle: Any, batch: Batch, out: Any) -> None:
     """Raise for a batch that the core refused, with its words; only then is a message worth its cost."""
     error = error_struct()
-    raise_for(lib.pk_step_time(handle, batch._struct, out, error), error, BatchError)
+    raise_for(lib.pk_step_time(handle, batch.struct, out, error), error, BatchError)
     raise PykernelError("the batch changed while it was priced")

@@ -24,7 +24,9 @@ SCHEDULED, COMPUTED, PROMPT, CACHED = [1, 1, 512], [4095, 812, 64], [1024, 700, 
 
 
 def arrays(*, cached: bool = True, make: Callable[[list[int]], Any] = lambda values: array("q", values)) -> list[Any]:
-    return [make(values) for values in ([SCHEDULED, COMPUTED, PROMPT, CACHED] if cached else [SCHEDULED, COMPUTED, PROMPT])]
+    return [
+        make(values) for values in ([SCHEDULED, COMPUTED, PROMPT, CACHED] if cached else [SCHEDULED, COMPUTED, PROMPT])
+    ]
 
 
 def batch_of(scheduled: int = 1, computed: int = 0, prompt_len: int = 1, cached: int = 0, **settings: int) -> Batch:

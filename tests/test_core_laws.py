@@ -100,7 +100,7 @@ def test_efficiency_rises_with_tokens_and_stays_below_its_ceiling() -> None:
     law = gemm(*H200_FP8)
     found = [lib.pk_gemm_efficiency(law, float(2**power)) for power in range(31)]
     assert all(low < high for low, high in itertools.pairwise(found))
-    assert 0 < found[0] and found[-1] < 0.736
+    assert found[0] > 0 and found[-1] < 0.736
 
 
 @pytest.mark.parametrize("tokens", [0.0, -1.0, -math.inf, math.nan])
@@ -204,6 +204,8 @@ def test_the_busiest_rank_of_a_shared_prefill_counts(ranks: int) -> None:
         if share.tokens < scheduled:
             pairs = [pairs4_of_rank(scheduled, computed, ranks, rank) for rank in range(ranks)]
             assert share.pairs4 == max(pairs), scheduled
+        else:
+            assert share.pairs4 == lib.pk_prefill_pairs4(scheduled, computed, 0)
         busiest = chunks_of_rank(scheduled, ranks, tokens.index(max(tokens)))
         runs = [(share.run_tokens[run], share.run_computed[run]) for run in (0, 1)]
         expected = [(end - first, computed + first) for first, end in busiest if end > first]

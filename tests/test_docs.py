@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_examples_print_what_the_page_shows(page: Path, folder: Path) -> None:
     namespace: dict[str, Any] = {}
     found = blocks(page)
-    for block, after in zip(found, [*found[1:], None], strict=True):
+    for block, after in zip(found, [*found, None][1:], strict=True):
         where = f"{page.name}:{block.line}"
         if block.file:
             (folder / block.file).write_text(block.body, encoding="utf-8")
@@ -109,7 +109,7 @@ def test_every_output_shown_belongs_to_an_example(page: Path) -> None:
     found = blocks(page)
     stray = [
         block.line
-        for before, block in zip([None, *found[:-1]], found, strict=True)
+        for before, block in zip([None, *found][:-1], found, strict=True)
         if block.language == "text" and (before is None or before.language != "python")
     ]
     assert stray == [], "text blocks that follow no Python; give a listing no language"

@@ -13,11 +13,12 @@ from dataclasses import asdict
 from typing import Any
 
 import pykernel
-from pykernel.cli import UsageError, text
+from pykernel.cli import UsageError, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
 from pykernel.cli.options import add_roots, count, repos
 from pykernel.documents import Inputs, Pool, validate
 from pykernel.errors import BatchError, Problem, RefusedError
+from pykernel.explain import Explanation
 from pykernel.interface import EVIDENCE_METHODS, RESOURCES, CoefficientOrigin, CostModel, Evidence, Resolution
 
 HELP = """\
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--pad-tokens", metavar="N", type=count(), help="rows added beside the requests' tokens")
     parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
     parser.add_argument("--model", metavar="NAME", default="blis", help="cost model (default: blis)")
+    parser.add_argument("--explain", action="store_true", help="show the terms of the step, layer kind by layer kind")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_roots(parser)
 
@@ -68,10 +70,18 @@ def run(options: argparse.Namespace) -> int:
             setattr(batch_text, name, getattr(options, name))
     try:
         report = _report(inputs, kernel, batch_text, options.model)
+        if options.explain:
+            report["terms"] = terms.data(_explain(kernel, batch_text, options.model))
     except BatchError as error:
         raise named(error, options.batch) from None
     print(json.dumps(report, indent=2) if options.json else "\n".join(_page(report)))
     return 0
+
+
+def _explain(kernel: CostModel, batch_text: BatchText, model: str) -> Explanation:
+    if not isinstance(kernel, pykernel.Kernel):
+        raise UsageError(f"--explain: cost model {model} does not explain its prices")
+    return kernel.explain(batch_text.batch(kernel.decode_threshold()))
 
 
 def _placed(error: RefusedError, inputs: Inputs) -> RefusedError:
@@ -220,7 +230,8 @@ def _warnings(inputs: Inputs) -> list[Problem]:
 
 
 def _page(report: dict[str, Any]) -> list[str]:
-    return [*_what(report), "", *_bounds(report["estimate"]), "", *_resources(report["estimate"]), "", *_basis(report)]
+    lines = [*_what(report), "", *_bounds(report["estimate"]), "", *_resources(report["estimate"]), "", *_basis(report)]
+    return [*lines, "", *terms.page(report["terms"])] if "terms" in report else lines
 
 
 def _what(report: dict[str, Any]) -> list[str]:

@@ -2,8 +2,8 @@
 
 YAML libraries for Python guess types from spellings, keep the last of two equal keys, read merge keys and expand
 aliases without limit. The documents are declared field by field, so here nothing is guessed: the parser's events are
-taken (libyaml's where PyYAML was built with it, PyYAML's own otherwise, with equal results), and the tree is built
-from them with every rule that holds for all kinds of document.
+taken and the tree is built from them with every rule that holds for all kinds of document. The events are libyaml's
+where PyYAML was built with it, else those of PyYAML's own parser, which is slower and stricter about tabs.
 """
 
 from __future__ import annotations
@@ -138,8 +138,6 @@ def _events(text: str, file: str, pure: bool) -> Iterator[Any]:
         parts = [getattr(error, "context", None), getattr(error, "problem", None)]
         reason = ", ".join(part for part in parts if part) or str(error).splitlines()[0]
         raise _fault(file, f"not YAML: {reason}", line) from None
-    except RecursionError:
-        raise _fault(file, f"nested too deeply; accepted: at most {MAX_DEPTH} levels") from None
 
 
 class _Frame:

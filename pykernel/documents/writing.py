@@ -33,7 +33,7 @@ def to_yaml(data: dict[str, Any]) -> str:
 def _block(data: dict[str, Any], indent: str) -> list[str]:
     lines: list[str] = []
     for name, value in data.items():
-        head = f"{indent}{_text(name)}:"
+        head = f"{indent}{_key(name)}:"
         flow = _flow(value, len(head)) if isinstance(value, list) else None
         if isinstance(value, dict) and value:
             lines.append(head)
@@ -64,7 +64,7 @@ def _flow(value: Any, column: int) -> str | None:
     if isinstance(value, dict):
         if any(isinstance(item, (dict, list)) for item in value.values()):
             return None
-        text = "{" + ", ".join(f"{_text(name)}: {_scalar(item)}" for name, item in value.items()) + "}"
+        text = "{" + ", ".join(f"{_key(name)}: {_scalar(item)}" for name, item in value.items()) + "}"
     elif isinstance(value, list):
         if any(isinstance(item, dict) or (isinstance(item, list) and not _is_pair(item)) for item in value):
             return None
@@ -98,6 +98,11 @@ def _number(value: float) -> str:
     if exponent and "." not in digits:
         digits += ".0"
     return digits + exponent + power
+
+
+def _key(name: str) -> str:
+    """A key; `n` stays bare as in every graph, though the text of YAML 1.1 (no parser) calls it a flag."""
+    return name if name == "n" else _text(name)
 
 
 def _text(value: str) -> str:

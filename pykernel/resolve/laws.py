@@ -1,4 +1,6 @@
-"""The numbers of the laws: coefficients in scope, in the units and by the names that the core's laws take.
+"""The numbers of the laws: coefficients in scope, in the units that the core's laws take.
+
+Each law keeps the names of the coefficients it was made of, so that a price can be explained.
 
 Registry floors are microseconds and become whole nanoseconds, truncated; registry rates are bytes per microsecond and
 become bytes per second (inference-sim/blis-registry, cost-model sets).
@@ -35,6 +37,7 @@ class GemmLaw:
 
     eps_max: float
     m_half: float
+    names: tuple[str, ...]
     by_shape: bool = False
     n_half: float = 0.0
     k_half: float = 0.0
@@ -46,6 +49,7 @@ class DecodeLaw:
 
     floor_ns: int
     bytes_per_second: float
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class PrefillLaw:
 
     floor_ns: int
     work_scale: float
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class RecurrentLaw:
 
     floor_ns: int
     tokens_per_second: float
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class CollectiveLaw:
     floor_ns: int
     transition_bytes_per_second: float
     peak_bytes_per_second: float
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class HostLaw:
     replay_ns: int
     eager_layer_ns: int
     kernel_ns: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +143,8 @@ def _hbm_rate(coefficients: Coefficients, chip: Chip) -> float:
 def _gemm(coefficients: Coefficients, precision: Precision) -> GemmLaw:
     suffix = precision.suffix
     why = f"it sets the efficiency of dense work on weights served in {precision.served}"
-    law = GemmLaw(
-        coefficients.required(f"gemm_eps_max_{suffix}", why), coefficients.required(f"gemm_m_half_{suffix}", why)
-    )
+    names = (f"gemm_eps_max_{suffix}", f"gemm_m_half_{suffix}")
+    law = GemmLaw(coefficients.required(names[0], why), coefficients.required(names[1], why), names)
     shape = [name for name in (f"gemm_n_half_{suffix}", f"gemm_k_half_{suffix}") if name in coefficients]
     if len(shape) == 1:
         raise RefusedError(
@@ -146,7 +153,8 @@ def _gemm(coefficients: Coefficients, precision: Precision) -> GemmLaw:
             "scenario.coefficients",
         )
     if shape:
-        law = replace(law, by_shape=True, n_half=coefficients[shape[0]], k_half=coefficients[shape[1]])
+        n_half, k_half = (coefficients[name] for name in shape)
+        law = replace(law, names=(*names, *shape), by_shape=True, n_half=n_half, k_half=k_half)
     return law
 
 
@@ -157,7 +165,8 @@ def _recurrent(coefficients: Coefficients, layers: list[StackKind]) -> dict[str,
         floor = coefficients.optional(f"recurrent_decode_floor_{kind}", consequence)
         rate = coefficients.optional(f"recurrent_decode_rate_{kind}", consequence)
         if floor > 0 and rate > 0:
-            laws[kind] = RecurrentLaw(_ns(floor), rate * 1e6)
+            names = (f"recurrent_decode_floor_{kind}", f"recurrent_decode_rate_{kind}")
+            laws[kind] = RecurrentLaw(_ns(floor), rate * 1e6, names)
     return laws
 
 
@@ -182,12 +191,16 @@ def _attention(coefficients: Coefficients, layers: list[StackKind]) -> tuple[dic
     }
     decode = {}
     for kind in kinds:
-        own = own_rates.get(kind, 0.0)
-        own_floor = _ns(coefficients.get(f"attention_decode_floor_{kind}", 0.0))
-        decode[kind] = DecodeLaw(own_floor or floor, own) if own > 0 else DecodeLaw(floor, rate)
+        decode[kind] = DecodeLaw(floor, rate, ("attention_decode_floor", "attention_decode_rate"))
+        if own_rates.get(kind, 0.0) > 0:
+            own_floor = _ns(coefficients.get(f"attention_decode_floor_{kind}", 0.0))
+            suffix = f"_{kind}" if own_floor else ""
+            names = (f"attention_decode_floor{suffix}", f"attention_decode_rate_{kind}")
+            decode[kind] = DecodeLaw(own_floor or floor, own_rates[kind], names)
     prefill = PrefillLaw(
         _ns(coefficients.optional("attention_prefill_floor", "no floor is charged for prefill attention")),
         coefficients.optional("attention_prefill_work_scale", "prefill attention runs as dense work, no floor"),
+        ("attention_prefill_floor", "attention_prefill_work_scale"),
     )
     return decode, prefill
 
@@ -210,6 +223,7 @@ def _host(coefficients: Coefficients) -> HostLaw:
         eager_layer_ns=launch("host_launch_eager_per_layer"),
         kernel_ns=launch("host_launch_per_kernel"),
         replay_ns=launch("host_replay_graph_per_step"),
+        names=("host_launch_eager_per_layer", "host_launch_per_kernel", "host_replay_graph_per_step"),
     )
 
 
@@ -235,10 +249,12 @@ def _collective(coefficients: Coefficients, operation: str, width: int, chip: st
     measured = measured_widths(coefficients, operation, chip)
     chosen = _nearest_width(width, measured, operation, chip)
 
-    def part(name: str) -> float:
-        return coefficients[f"collective_{name}_{operation}_fp16_{chosen}rank_{suffix}"]
-
-    return CollectiveLaw(_ns(part("floor")), part("transition_rate") * 1e6, part("peak_rate") * 1e6)
+    names = tuple(
+        f"collective_{part}_{operation}_fp16_{chosen}rank_{suffix}"
+        for part in ("floor", "transition_rate", "peak_rate")
+    )
+    floor, transition, peak = (coefficients[name] for name in names)
+    return CollectiveLaw(_ns(floor), transition * 1e6, peak * 1e6, names)
 
 
 def measured_widths(coefficients: Coefficients, operation: str, chip: str) -> list[int]:

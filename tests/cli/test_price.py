@@ -311,8 +311,16 @@ def test_page_shows_assumptions_overrides_and_warnings(command: Command) -> None
     assert f"override allreduce_backend = nccl, not custom: {override.reason}" in page
     evidence = kernel.evidence()
     assert f"evidence {evidence.measured} of {evidence.total} entries" in page
-    warned = command("price", "gpt-oss-120b-h100-fp4-tp2", "--decode", "1x10").out
-    assert re.search(r"^warning +deployment\.pools\[0\]\.engine\.quantization: found 'nvfp4'", warned, re.MULTILINE)
+
+
+def test_warning_of_the_rules_takes_one_line_and_is_whole_in_the_json(command: Command) -> None:
+    arguments = ("price", "gpt-oss-120b-h100-fp4-tp2", "--decode", "1x10")
+    shown = re.findall(r"^warning +(.*)$", command(*arguments).out, re.MULTILINE)
+    [warning] = command(*arguments, "--json").json()["warnings"]
+    whole = f"{warning['path']}: {warning['message']}"
+    assert len(shown) == 1 and shown[0].endswith(" ...")
+    assert whole.startswith(shown[0].removesuffix(" ...")) and "modelopt_fp4" in whole
+    assert command(*arguments).out.rstrip().splitlines()[-1].startswith("warning")
 
 
 def test_page_is_at_most_100_columns_wide(command: Command) -> None:
@@ -371,7 +379,7 @@ def test_refusal_names_file_line_and_field(
 
 
 def test_roots_come_from_options_before_the_environment(
-    command, scenario: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    command: Command, scenario: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for folder, dtype in (("one", "fp8"), ("two", "bfloat16")):
         (tmp_path / folder).mkdir()

@@ -6,6 +6,7 @@ are read with libyaml's parser and with PyYAML's own, which must agree.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,31 @@ def test_every_error_message_says_what_is_accepted_or_what_to_do() -> None:
             advice = ("accepted", "does not use the key", "known:", "not YAML:", "unknown key;", "written twice")
             syntax = ("names no anchor", "stands inside")
             assert any(part in problem.message for part in advice + syntax), problem
+
+
+DAMAGE = [
+    b"- ", b": ", b"{", b"}", b"[", b"]", b"&a ", b"*a", b"!!str ", b"!x ", b"|", b">", b'"', b"'", b"#", b"\n",
+    b"---\n", b"...\n", b"%YAML 1.2\n", b"?", b"\t", b"\xff", b"\0", b"~", b"<<: ", b"1e999", b".nan", b"\xc2\x85", b",", b"@",
+]  # fmt: skip
+
+
+def test_damaged_files_raise_nothing_but_document_errors(tmp_path: Path, parser: str) -> None:
+    generator = random.Random(parser)
+    for _ in range(400):
+        origin = generator.choice(FILES)
+        data = bytearray(origin.read_bytes())
+        for _ in range(generator.randint(1, 4)):
+            at = generator.randrange(len(data) + 1)
+            if generator.random() < 0.6:
+                data[at:at] = generator.choice(DAMAGE)
+            else:
+                del data[at : at + generator.randint(1, 12)]
+        path = tmp_path / origin.name
+        path.write_bytes(data)
+        start = time.perf_counter()
+        for problem in _errors(origin.parent.name, path):
+            assert problem.message
+        assert time.perf_counter() - start < SECONDS
 
 
 def test_the_repository_beside_the_corpus_is_sound() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 
 from pykernel.documents import Inputs, coefficients, graph, hardware, load_bundle, open_inputs
@@ -34,7 +36,12 @@ def kept_scenario(name: str, pool: int = 0) -> Inputs:
 
 
 def scenario(name: str, pool: int = 0) -> Inputs:
-    """The inputs of a scenario by name, wherever it is kept."""
+    """The inputs of a scenario by name, wherever it is kept, to be changed at will."""
+    return copy.deepcopy(_loaded(name, pool))
+
+
+@functools.cache
+def _loaded(name: str, pool: int) -> Inputs:
     kept = TESTDATA / "scenarios" / f"{name}.yaml"
     return kept_scenario(name, pool) if kept.is_file() else open_inputs(name, pool=pool)
 

@@ -47,7 +47,7 @@ def reduction(node: Node, hidden_size: int, layout: Layout) -> list[CollectivePl
     """
     operations = [_TENSOR_OPERATIONS[node.op]]
     if node.emit == "tensor_parallel_unless_sp_moe" and layout.sequence_parallel_moe:
-        operations = ["reduce_scatter", "all_gather"]
+        operations = ["reduce_scatter", "all_gather"] if node.op == "AllReduce" else []
     return [
         CollectivePlan(
             operation,
@@ -59,12 +59,12 @@ def reduction(node: Node, hidden_size: int, layout: Layout) -> list[CollectivePl
     ]
 
 
-def dispatch(hidden_size: int, top_k: int, layout: Layout) -> CollectivePlan:
-    """Dispatch and combine of an MoE layer: a routed backend sends a token to each expert it visits, others once."""
-    routed = layout.routed_dispatch
-    return CollectivePlan(
-        "alltoall", "expert", hidden_size * ACTIVATION_BYTES * (top_k if routed else 1), all_to_all=routed
-    )
+def dispatch(hidden_size: int, visits: int, layout: Layout) -> CollectivePlan:
+    """Dispatch and combine of an MoE layer: a routed backend sends a token to each of the `visits` experts it visits,
+    others send it once."""
+    copies = visits if layout.routed_dispatch and visits else 1
+    payload = hidden_size * ACTIVATION_BYTES * copies
+    return CollectivePlan("alltoall", "expert", payload, all_to_all=layout.routed_dispatch)
 
 
 def context_collectives(node: Node, scorers: list[Node], layout: Layout, combine: str) -> list[CollectivePlan]:

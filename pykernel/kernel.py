@@ -31,8 +31,12 @@ class Kernel(CostModel):
     """
 
     def __init__(self, inputs: Inputs, *, switches: LawSwitches = NEWEST) -> None:
-        resolved = resolve(inputs)
-        spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches)
+        try:
+            resolved = resolve(inputs)
+            spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches)
+        except OverflowError as error:
+            # Documents hold any 64-bit integer and any finite number; the core counts heads and the like in 32 bits.
+            raise RefusedError(f"a number of the documents is larger than can be priced: {error}") from None
         self._handle = _new_handle(spec)
         self._labels = spec.labels
         self._pool = resolved.pool

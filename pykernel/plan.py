@@ -181,8 +181,8 @@ class _Planner:
             elif node.op == "Attention":
                 self.attention(node, primary, plan)
             elif node.op == "All2All":
-                top_k = max((other.top_k for other in nodes if other.op == "GroupedGEMM"), default=1)
-                plan.collectives.append(dispatch(self.hidden_size, top_k, self.layout))
+                visits = sum(other.top_k for other in nodes if other.op == "GroupedGEMM" and not always_selected(other))
+                plan.collectives.append(dispatch(self.hidden_size, visits, self.layout))
                 plan.kernels += 2  # one evaluation stands for dispatch and combine
             else:
                 CONTRIBUTIONS[node.op](self, node, plan)

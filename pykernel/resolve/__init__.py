@@ -101,7 +101,7 @@ def resolve(inputs: Inputs) -> Resolved:
         precision = replace(
             precision, cache_format=resolve_sparse_cache(engine, chip, layout, heads, context.combine, record)
         )
-    experts = place_experts(facts, engine, layout)
+    experts = place_experts(facts.priced_kinds(settings.draft_tokens > 0), engine, layout)
     cascade = resolve_cascade(engine, record)
     record_engine_version(inputs.scenario.engine_version, record)
     return Resolved(

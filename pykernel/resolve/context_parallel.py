@@ -39,16 +39,15 @@ def check_context_parallel(facts: ModelFacts, engine: Engine, layout: Layout, gr
 
 def _check_prefill_context(facts: ModelFacts, layout: Layout, graph_mode: str) -> None:
     for kind in facts.kinds:
-        attention = kind.primary.kind if kind.primary else ""
-        recurrent = kind.nodes("RecurrentUpdate")
-        if attention in LATENT_KINDS and not recurrent:
-            continue
-        found = recurrent[0].recurrent_kind if recurrent else attention or "no attention"
-        raise RefusedError(
-            f"pcp is {layout.pcp}, but layer kind {kind.kind.id} has {found}; prefill-context parallelism needs latent "
-            "attention in every layer",
-            "parallel.pcp",
-        )
+        others = [node.recurrent_kind for node in kind.nodes("RecurrentUpdate")]
+        if kind.primary and kind.primary.kind not in LATENT_KINDS:
+            others.append(kind.primary.kind)
+        if others:
+            raise RefusedError(
+                f"pcp is {layout.pcp}, but layer kind {kind.kind.id} has {others[0]}; prefill-context parallelism needs "
+                "latent attention in every layer",
+                "parallel.pcp",
+            )
     others = sorted(facts.attention_kinds - {"sparse_mla"})
     if layout.dcp > 1 and others:
         kind_id = next(kind.kind.id for kind in facts.kinds if kind.primary and kind.primary.kind in others)

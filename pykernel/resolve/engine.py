@@ -29,6 +29,7 @@ GRAPH_MODES: dict[str, tuple[str, str]] = {
 
 DEFAULT_GRAPH_MODE = "FULL_AND_PIECEWISE"
 
+_WIDEST_CAPTURE = 1 << 20  # tokens; far beyond any real graph, it bounds the list of sizes below it
 _LOW_LATENCY_BACKENDS = frozenset({"deepep_low_latency", "nixl_ep"})
 _LOW_LATENCY_BUDGET = 256
 
@@ -262,7 +263,8 @@ def capture_sizes(
     platform : widest graph by default, 1,024 on data-center Blackwell and 512 elsewhere.
     stated, stated_maximum : the user's own list or maximum; they are limited by the budget alone.
 
-    Raises `RefusedError` when a stated list and a stated maximum disagree, which the engine refuses to start.
+    Raises `RefusedError` when a stated list and a stated maximum disagree, which the engine refuses to start, and for
+    a stated maximum beyond all reason.
     """
     if stated:
         kept = sorted({size for size in stated if size <= budget})
@@ -274,7 +276,14 @@ def capture_sizes(
             )
         return kept
     if stated_maximum:
-        return _grid(min(stated_maximum, budget))
+        widest = min(stated_maximum, budget)
+        if widest > _WIDEST_CAPTURE:
+            raise RefusedError(
+                f"max_cudagraph_capture_size is {stated_maximum} with a token budget of {budget}; accepted is up to "
+                f"{_WIDEST_CAPTURE}",
+                "engine.max_cudagraph_capture_size",
+            )
+        return _grid(widest)
     ceiling = min(2 * sequences * width, platform)
     sizes = set(_grid(min(budget, ceiling)))
     if budget <= ceiling:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pykernel.documents import Engine
 from pykernel.errors import RefusedError
 from pykernel.resolve.layout import Layout
-from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.model_facts import StackKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,17 @@ class ExpertPlacement:
         return -(-self.physical(experts) // self.ranks)
 
 
-def place_experts(facts: ModelFacts, engine: Engine, layout: Layout) -> ExpertPlacement | None:
-    """The placement, None for a dense model. Raises `RefusedError` when some rank would hold no expert."""
-    if not facts.experts:
+def place_experts(kinds: list[StackKind], engine: Engine, layout: Layout) -> ExpertPlacement | None:
+    """The placement in layers of these kinds, None without routed experts.
+
+    Raises `RefusedError` when some rank would hold no expert.
+    """
+    counts = [node.experts for kind in kinds for node in kind.routed_experts]
+    if not counts:
         return None
     eplb = engine.eplb
     redundant = eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0
-    physical = facts.experts + redundant
+    physical = min(counts) + redundant
     if physical < layout.ep:
         raise RefusedError(
             f"expert-parallel width {layout.ep} exceeds the {physical} experts of a layer, so some rank would hold "

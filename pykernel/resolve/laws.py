@@ -122,11 +122,11 @@ def lift_laws(
         (operation, group): _collective(coefficients, operation, layout.groups[group].width, chip.name)
         for operation, group in _collectives(layout, combine)
     }
-    kinds = [*facts.kinds, *(facts.draft_kinds if settings.draft_tokens else ())]
+    kinds = facts.priced_kinds(settings.draft_tokens > 0)
     recurrent = _recurrent(coefficients, kinds)
     decode, prefill = _attention(coefficients, kinds)
     laws = Laws(
-        hbm, gemm, decode, prefill, recurrent, _imbalance(coefficients, facts), collectives, _host(coefficients)
+        hbm, gemm, decode, prefill, recurrent, _imbalance(coefficients, kinds), collectives, _host(coefficients)
     )
     _require_memory(coefficients, layout, facts, settings.graphs)
     return laws
@@ -205,9 +205,9 @@ def _attention(coefficients: Coefficients, layers: list[StackKind]) -> tuple[dic
     return decode, prefill
 
 
-def _imbalance(coefficients: Coefficients, facts: ModelFacts) -> float:
+def _imbalance(coefficients: Coefficients, layers: list[StackKind]) -> float:
     """Factor on routed arithmetic for uneven routing; 1 where it is absent or not positive."""
-    if not facts.experts:
+    if not any(layer.routed_experts for layer in layers):
         return 1.0
     factor = coefficients.optional("moe_routing_imbalance_median", "routing is taken as even")
     return factor if factor > 0 else 1.0

@@ -67,6 +67,10 @@ class ModelFacts:
         """Routed experts of the widest layer; 0 for a dense model."""
         return max((node.experts for kind in self.kinds for node in kind.routed_experts), default=0)
 
+    def priced_kinds(self, drafting: bool) -> list[StackKind]:
+        """The layer kinds that a step runs, the speculator's too where the deployment drafts with it."""
+        return [*self.kinds, *(self.draft_kinds if drafting else ())]
+
     @property
     def recurrent_kinds(self) -> set[str]:
         return {node.recurrent_kind for kind in self.kinds for node in kind.nodes("RecurrentUpdate")}

@@ -31,12 +31,14 @@ def test_absent_settings_are_kept_apart_from_stated_ones(tmp_path: Path) -> None
     path.write_text(
         "kind: Deployment\nname: d\npools:\n"
         "  - {role: colocated, nodes: 1, parallel: {tp: 1, pp: 1, dp: 1}}\n"
-        "  - {role: colocated, nodes: 1, parallel: {tp: 1, pp: 1, dp: 1}, engine: {async_scheduling: false, dbo: {}}}\n"
+        "  - role: colocated\n    nodes: 1\n    parallel: {tp: 1, pp: 1, dp: 1}\n"
+        "    engine: {async_scheduling: false, dbo: {}, eplb: {}}\n"
     )
     first, second = deployment.load(path).pools
     assert first.engine == Engine()
     assert (first.engine.async_scheduling, first.engine.dbo, first.engine.block_size) == (None, None, 0)
-    assert (second.engine.async_scheduling, second.engine.dbo) == (False, Dbo())
+    assert (second.engine.async_scheduling, second.engine.dbo) == (False, Dbo(False, 0, 0))
+    assert second.engine.eplb == Eplb(False, 0, 0, 0)
     assert first.engine.cudagraph_capture_sizes is not second.engine.cudagraph_capture_sizes
 
 
@@ -83,6 +85,18 @@ def test_disabled_blocks_may_hold_any_number() -> None:
         "deployment.pools[0].engine.dbo.dbo_decode_token_threshold",
         "deployment.pools[0].engine.eplb.num_redundant_experts",
     ]
+
+
+def test_custom_all_reduce_contradicts_its_own_switch_only() -> None:
+    path = "deployment.pools[0].engine.allreduce_backend"
+    assert _errors(_made(allreduce_backend="custom", disable_custom_all_reduce=True)) == [path]
+    for backend, disabled in (("custom", None), ("custom", False), ("nccl", True), ("", True)):
+        assert _errors(_made(allreduce_backend=backend, disable_custom_all_reduce=disabled)) == []
+
+
+def test_a_negative_width_is_not_judged_further() -> None:
+    assert _errors(_made(Parallel(8, 1, 1, pcp=-1, dcp=3))) == ["deployment.pools[0].parallel.pcp"]
+    assert _errors(_made(Parallel(0, 1, 1, dcp=3))) == ["deployment.pools[0].parallel.tp"]
 
 
 def test_odd_but_usable_settings_are_warnings() -> None:

@@ -49,9 +49,10 @@ def test_a_sound_node_of_each_op_passes(model: ModelGraph, op: str) -> None:
 
 
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op in OPS for name in OP_RULES[op].positive])
-def test_a_size_that_an_op_needs_cannot_be_left_out(model: ModelGraph, op: str, name: str) -> None:
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_size_that_an_op_needs_is_stated_and_positive(model: ModelGraph, op: str, name: str, size: int) -> None:
     node = SOUND_NODES[op].__class__(**vars(SOUND_NODES[op]))
-    setattr(node, name, 0)
+    setattr(node, name, size)
     assert name in _node_errors(model, node)
 
 
@@ -123,7 +124,8 @@ def test_a_draft_layer_that_does_not_exist_is_a_warning(model: ModelGraph) -> No
 
 def test_a_stack_too_long_to_expand_is_refused_without_expanding_it(model: ModelGraph) -> None:
     model.stack.repeat = 2**62
-    assert _errors(model) == ["model.stack.repeat"]
+    model.speculator = Speculator("mtp", 1, Stack(pattern=["moe"], repeat=2**62))
+    assert _errors(model) == ["model.stack.repeat", "model.speculator.stack.repeat"]
 
 
 def test_a_digest_of_other_characters_is_a_warning(model: ModelGraph) -> None:

@@ -216,6 +216,15 @@ def test_the_published_placements_on_two_nodes_of_eight(inputs: Inputs, parallel
     assert (_errors(inputs) == []) is accepted
 
 
+def test_local_replicas_are_counted_on_nodes_of_one_gpu_too(inputs: Inputs) -> None:
+    inputs.scenario.cluster.nodes, inputs.scenario.cluster.gpus_per_node = 2, 1
+    inputs.scenario.cluster.fabric = "ib-400g"
+    inputs.deployment.pools = [Pool("colocated", 2, Parallel(1, 1, 2, dp_local=2))]
+    problems = validate(inputs)
+    assert [problem.path for problem in problems] == ["deployment.pools[0].parallel.dp_local"] * 2
+    assert "a divisor of gpus_per_node, which is 1" in problems[0].message
+
+
 def test_a_placement_that_takes_too_long_to_prove_is_a_warning(inputs: Inputs) -> None:
     nodes = 2**40
     inputs.scenario.cluster.nodes, inputs.scenario.cluster.fabric = nodes, "ib-400g"

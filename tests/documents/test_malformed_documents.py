@@ -94,7 +94,8 @@ def test_every_error_message_says_what_is_accepted_or_what_to_do() -> None:
 
 DAMAGE = [
     b"- ", b": ", b"{", b"}", b"[", b"]", b"&a ", b"*a", b"!!str ", b"!x ", b"|", b">", b'"', b"'", b"#", b"\n",
-    b"---\n", b"...\n", b"%YAML 1.2\n", b"?", b"\t", b"\xff", b"\0", b"~", b"<<: ", b"1e999", b".nan", b"\xc2\x85", b",", b"@",
+    b"---\n", b"...\n", b"%YAML 1.2\n", b"?", b"\t", b"\xff", b"\0", b"~", b"<<: ", b"1e999", b".nan",
+    b"\xc2\x85", b",", b"@",
 ]  # fmt: skip
 
 

@@ -72,6 +72,8 @@ def test_lists_name_what_can_be_opened(root: Path, repos: Repos) -> None:
     (root / "scenarios" / "team").mkdir()
     shutil.copy(_bundle(root), root / "scenarios" / "team" / "mine.yaml")
     (root / "catalog" / "models" / "no-graph-yet").mkdir()
+    (root / "catalog" / "hardware" / "retired").mkdir()
+    shutil.copy(root / "catalog" / "hardware" / "h200.yaml", root / "catalog" / "hardware" / "retired" / "v100.yaml")
     assert list_scenarios(repos) == ["chat-h200", "team/mine"]
     assert list_models(repos) == ["tiny-moe"]
     assert list_chips(repos) == ["h200"]

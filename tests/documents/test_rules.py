@@ -267,6 +267,11 @@ def test_the_interleave_is_only_judged_where_nothing_else_decides_it(
     assert pack.check(inputs.scenario, inputs.deployment, inputs.model) == []
 
 
+def test_a_context_width_of_one_is_off(inputs: Inputs, pack: Rules) -> None:
+    inputs.deployment.pools[0].parallel = Parallel(2, 1, 2, pcp=1)
+    assert pack.check(inputs.scenario, inputs.deployment, inputs.model) == []
+
+
 def test_the_message_says_how_many_redundant_experts_would_fit(inputs: Inputs, pack: Rules) -> None:
     _set_balanced(inputs)  # 16 + 1 experts over 5 ranks
     [problem] = pack.check(inputs.scenario, inputs.deployment, inputs.model)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pykernel.documents import Cluster, Scenario, Trace, TraceHeader, Workload, scenario
+from pykernel.documents import Cluster, Scenario, SloTarget, Trace, TraceHeader, Workload, scenario
+from pykernel.documents.loading import type_problems
 from pykernel.errors import DocumentError
 
 TEXT = """\
@@ -124,6 +125,18 @@ def test_a_trace_needs_a_known_unit_and_mode() -> None:
         "scenario.workload.trace.header.time_unit",
         "scenario.workload.trace.header.mode",
     ]
+
+
+def test_targets_are_a_mapping_from_class_to_bounds(loaded: Scenario) -> None:
+    assert loaded.workload is not None
+    assert loaded.workload.trace is not None
+    header = loaded.workload.trace.header
+    for wrong, path in ((["chat"], ""), ({1: SloTarget(1.0)}, ""), ({"chat": 500}, ".chat")):
+        header.goodput_slo_targets = wrong  # type: ignore[assignment]
+        [problem] = type_problems(loaded, Scenario, "scenario")
+        assert problem.path == f"scenario.workload.trace.header.goodput_slo_targets{path}"
+    header.goodput_slo_targets = {"chat": SloTarget(1.0)}
+    assert type_problems(loaded, Scenario, "scenario") == []
 
 
 def test_another_kind_of_document_is_one_problem(tmp_path: Path) -> None:

@@ -85,9 +85,12 @@ def decode_read(context: int, shape: AttentionShape, settings: Settings) -> Exac
 
 
 def context_runs(prefills: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """Contexts that are gathered together: prefills by ascending length, a fresh one ends a run."""
+    """Contexts that are gathered together: prefills by ascending length, a fresh one first among equals; it ends a run.
+
+    The published rule keeps the order of the batch among equals; see docs/decisions.md.
+    """
     total = 0
-    for _, computed in sorted(prefills, key=lambda prefill: prefill[0]):
+    for _, computed in sorted(prefills):
         if computed > 0:
             total += computed
             continue

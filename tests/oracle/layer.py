@@ -137,11 +137,12 @@ def _recurrent(part: Part, kind: KindPlan, step: Pass, terms: Terms) -> None:
 
 
 def _routed(part: Part, kind: KindPlan, step: Pass, physical_experts: int) -> tuple[Exact, Exact]:
-    """Arithmetic and weight reads of the routed experts; several expert nodes each by their own count."""
+    """Arithmetic and weight reads of the routed experts; every node by its own count unless nodes are summed."""
     arithmetic: Exact = 0
     reads: Exact = 0
     for node in kind.experts:
-        total = physical_experts if len(kind.experts) == 1 else node.experts + part.redundant
+        apart = part.settings.grouped_nodes_apart
+        total = node.experts + part.redundant if apart else physical_experts
         flops, weight_bytes = routed_work(part, node, step.tokens, total)
         if flops:
             arithmetic += flops / (part.peak * part.ramp.at(step.tokens)) * step.derate

@@ -174,7 +174,7 @@ class Planner:
             reads = node.latent_size if self.settings.latent_experts and node.latent_size > 0 else node.k
             parameters = matrices * node.n * reads
             plan.experts.append(Experts(2 * parameters, parameters * width, node.experts, node.top_k))
-            plan.top_k = node.top_k
+            plan.top_k = node.top_k + (plan.top_k if self.settings.grouped_nodes_apart else 0)
         plan.shared_flops += 2 * shared
         plan.shared_bytes += shared * width
 

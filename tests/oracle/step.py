@@ -116,9 +116,10 @@ class Oracle:
         return max(counts) + self.redundant if counts else 0
 
     def _check_experts(self, kinds: list[KindPlan]) -> None:
-        several = [node.experts + self.redundant for kind in kinds if len(kind.experts) > 1 for node in kind.experts]
-        divided = [count for count in (self._physical_experts(kinds), *several) if count]
-        if any(count < self.layout.expert_width for count in divided):
+        counts = [node.experts + self.redundant for kind in kinds for node in kind.experts]
+        if not self.settings.grouped_nodes_apart:
+            counts = [count for count in [self._physical_experts(kinds)] if count]
+        if any(count < self.layout.expert_width for count in counts):
             raise RefusedError("more expert-parallel ranks than experts", "parallel.enable_expert_parallel")
 
     def price(
@@ -173,7 +174,7 @@ class Oracle:
     def _head_terms(self, step: Pass, rows: int) -> Terms:
         """The head over so many rows, with the gather of their logits."""
         terms = Terms("head", 1)
-        if rows > 0 or not self.settings.head_sampled_rows:
+        if rows > 0:
             part, tp = self.part, self.layout.tp
             flops = Fraction(rows * self.head.dense_flops, tp)
             if flops:

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PREREQUISITES = ROOT / "scripts" / "prerequisites.sh"
+PREREQUISITES = ROOT / ".ci" / "prerequisites.sh"
 
 pytestmark = pytest.mark.toolchain
 

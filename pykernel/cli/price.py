@@ -63,8 +63,11 @@ def run(options: argparse.Namespace) -> int:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:
         raise _placed(error, inputs) from None
-    width = kernel.decode_threshold()
-    batch_text = read_batch(options.batch) if options.batch else expand(options.decode, options.prefill, width)
+    if options.batch:
+        batch_text = read_batch(options.batch)
+    else:
+        width = uniform_width(kernel.deployment())
+        batch_text = expand(options.decode, options.prefill, width, kernel.decode_threshold())
     for name in ("sm_budget", "pad_tokens"):
         if getattr(options, name) is not None:
             setattr(batch_text, name, getattr(options, name))
@@ -188,8 +191,8 @@ def _batch(batch: pykernel.Batch) -> dict[str, Any]:
 
 def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
     """The graph mode of this step: that of its kind of batch, or none above the widest graph captured."""
-    width, widest = kernel.decode_threshold(), kernel.capture_tokens()
-    uniform = len(batch) == 0 or batch.uniform_decode(width)
+    widest = kernel.capture_tokens()
+    uniform = len(batch) == 0 or batch.uniform_decode(uniform_width(kernel.deployment()))
     configured = kernel.graph_modes()[0 if uniform else 1]
     fits = batch.padded_tokens() <= widest
     return {
@@ -198,6 +201,11 @@ def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
         "uniform_decode": uniform,
         "capture_tokens": widest,
     }
+
+
+def uniform_width(pool: Pool) -> int:
+    """Tokens of each request in a uniform decode: one, and one more for each draft token."""
+    return 1 + (pool.engine.speculative.num_spec_tokens if pool.engine.speculative else 0)
 
 
 def _evidence(kernel: CostModel) -> dict[str, Any]:

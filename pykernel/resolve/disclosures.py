@@ -259,9 +259,10 @@ DEFAULTS = RECORDED + UNRECORDED
 # ---- overrides -----------------------------------------------------------------------------------------------------
 
 
-def _stated_mode(case: Case) -> str:
+def _wanted_mode(case: Case) -> str:
+    """The graph mode that is stated, else the engine's default."""
     mode = case.engine.cudagraph_mode.upper()
-    return mode if mode in GRAPH_MODES else ""
+    return mode if mode in GRAPH_MODES else DEFAULT_GRAPH_MODE
 
 
 OVERRIDES = (
@@ -346,12 +347,11 @@ OVERRIDES = (
     Overriding(
         "graphs-off",
         "cudagraph_mode",
-        "a mode is stated for a compiled MoE model under deepep_high_throughput with data parallelism",
+        "any other mode is stated or left to the default, for a compiled MoE model under deepep_high_throughput with "
+        "data parallelism",
         "vllm/config/vllm.py",
-        lambda case: (
-            _stated_mode(case) not in ("", "NONE") and dispatch_forbids_graphs(case.engine, case.layout, case.facts)
-        ),
-        _stated_mode,
+        lambda case: _wanted_mode(case) != "NONE" and dispatch_forbids_graphs(case.engine, case.layout, case.facts),
+        _wanted_mode,
         lambda case: "NONE",
         lambda case: "deepep_high_throughput with data parallelism turns CUDA graphs off",
     ),

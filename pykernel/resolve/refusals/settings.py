@@ -160,7 +160,12 @@ def _largest_stated(case: Case) -> int:
 
 def _sizes_disagree(case: Case) -> bool:
     stated = case.engine.max_cudagraph_capture_size
-    return bool(stated and case.engine.cudagraph_capture_sizes) and stated != _largest_stated(case)
+    both = bool(stated and case.engine.cudagraph_capture_sizes) and _captures(case)
+    return both and stated != _largest_stated(case)
+
+
+def _captures(case: Case) -> bool:
+    return case.settings.graphs.mode != "NONE"
 
 
 _MODE = "engine.cudagraph_mode"
@@ -203,6 +208,7 @@ GRAPHS = (
         "pykernel",
         lambda case: when(
             not case.engine.cudagraph_capture_sizes
+            and _captures(case)
             and min(case.engine.max_cudagraph_capture_size, case.settings.max_num_batched_tokens) > WIDEST_CAPTURE,
             f"max_cudagraph_capture_size is {case.engine.max_cudagraph_capture_size} with a token budget of "
             f"{case.settings.max_num_batched_tokens}",
@@ -220,7 +226,7 @@ GRAPHS = (
             case.layout.pcp > 1
             and case.layout.dcp == 1
             and "sparse_mla" in case.facts.attention_kinds
-            and case.settings.graphs.mode != "NONE",
+            and _captures(case),
             f"cudagraph_mode is {case.settings.graphs.mode} with pcp {case.layout.pcp}",
         ),
     ),

@@ -19,6 +19,10 @@ from typing import Any, NoReturn
 
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
+    "check-deployment": (
+        "pykernel.cli.check_deployment",
+        "show what the engine would run of a deployment, and everything that is refused",
+    ),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
@@ -89,7 +93,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _top_parser() -> Parser:
     from pykernel import __version__
 
-    listed = "\n".join(f"  {name:<8}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
+    listed = "\n".join(f"  {name:<18}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
     parser = Parser(
         prog="pykernel",
         usage="pykernel [--version] [--help] SUBCOMMAND ...",

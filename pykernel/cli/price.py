@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 import pykernel
 from pykernel.cli import UsageError, terms, text
+from pykernel.cli.basis import assumed, assumption_line, evidence, evidence_line, override_line, placed, warnings
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
 from pykernel.cli.options import add_roots, count, repos
-from pykernel.documents import Inputs, Pool, validate
-from pykernel.errors import BatchError, Problem, RefusedError
+from pykernel.documents import Inputs, Pool
+from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
-from pykernel.interface import EVIDENCE_METHODS, RESOURCES, CoefficientOrigin, CostModel, Evidence, Resolution
+from pykernel.interface import RESOURCES, CostModel, Resolution
 
 HELP = """\
 A batch is written with --decode and --prefill, each as often as needed, or read with --batch:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:
-        raise _placed(error, inputs) from None
+        raise RefusedError(str(placed(error, inputs)), error.field, error.rule) from None
     if options.batch:
         batch_text = read_batch(options.batch)
     else:
@@ -85,18 +85,6 @@ def _explain(kernel: CostModel, batch_text: BatchText, model: str) -> Explanatio
     if not isinstance(kernel, pykernel.Kernel):
         raise UsageError(f"--explain: cost model {model} does not explain its prices")
     return kernel.explain(batch_text.batch(kernel.decode_threshold()))
-
-
-def _placed(error: RefusedError, inputs: Inputs) -> RefusedError:
-    """The refusal with the file, the line and the dotted field of the setting at fault, where those are known."""
-    field = error.field
-    if field.startswith(("parallel.", "engine.")):
-        field = f"deployment.pools[{inputs.pool}].{field}"
-    document, _, path = field.partition(".")
-    source = getattr(getattr(inputs, document, None), "source", None)
-    message = str(error).removeprefix(f"{error.field}: ")
-    problem = Problem("error", field, message, source.file if source else "", source.line(path) if source else 0)
-    return RefusedError(str(problem), error.field)
 
 
 # ---- the report as data ----------------------------------------------------------------------------------------
@@ -131,10 +119,10 @@ def _report(inputs: Inputs, kernel: CostModel, batch_text: BatchText, model: str
             "bottleneck": estimate.bottleneck,
             "per_resource_ns": {name: estimate.per_resource_ns.get(name, 0) for name in RESOURCES},
         },
-        "evidence": _evidence(kernel),
-        "assumptions": [_assumed(origin) for origin in own],
+        "evidence": evidence(kernel.provenance()),
+        "assumptions": [assumed(origin) for origin in own],
         "overrides": [asdict(override) for override in kernel.resolved().overrides],
-        "warnings": [asdict(problem) for problem in _warnings(inputs)],
+        "warnings": [asdict(problem) for problem in warnings(inputs)],
         "notes": batch_text.notes,
     }
 
@@ -206,32 +194,6 @@ def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
 def uniform_width(pool: Pool) -> int:
     """Tokens of each request in a uniform decode: one, and one more for each draft token."""
     return 1 + (pool.engine.speculative.num_spec_tokens if pool.engine.speculative else 0)
-
-
-def _evidence(kernel: CostModel) -> dict[str, Any]:
-    evidence: Evidence = kernel.evidence()
-    methods = Counter(origin.method for origin in kernel.provenance())
-    assumed_in = Counter(origin.set for origin in kernel.provenance() if origin.method == "assumed")
-    return {
-        "measured": evidence.measured,
-        "total": evidence.total,
-        "methods": dict(sorted(methods.items())),
-        "assumed_by_set": dict(sorted(assumed_in.items())),
-        "assumed": list(evidence.assumed),
-    }
-
-
-def _assumed(origin: CoefficientOrigin) -> dict[str, str]:
-    """An assumption of the kernel's own, whose scope reads `<value>: <reason>`."""
-    value, _, reason = origin.scope.partition(": ")
-    return {"name": origin.name, "value": value, "reason": reason}
-
-
-def _warnings(inputs: Inputs) -> list[Problem]:
-    """What validation and the rules of the engine release remark; errors of the former have stopped the price."""
-    rules = inputs.rules
-    findings = rules.check(inputs.scenario, inputs.deployment, inputs.model) if rules is not None else []
-    return [*validate(inputs), *findings]
 
 
 # ---- the report as text ----------------------------------------------------------------------------------------
@@ -322,29 +284,12 @@ def _resources(estimate: dict[str, Any]) -> list[str]:
 def _basis(report: dict[str, Any]) -> list[str]:
     evidence = report["evidence"]
     sets = ", ".join(f"{number} {name}" for name, number in evidence["assumed_by_set"].items())
-    lines = [("evidence", _evidence_line(evidence))]
+    lines = [("evidence", evidence_line(evidence))]
     if sets:
         lines.append(("", f"assumed: {sets}"))
-    lines += [("assumption", _assumption(entry)) for entry in report["assumptions"]]
-    lines += [("override", _override(entry)) for entry in report["overrides"]]
+    lines += [("assumption", assumption_line(entry)) for entry in report["assumptions"]]
+    lines += [("override", override_line(entry)) for entry in report["overrides"]]
     for entry in report["warnings"]:
         lines.append((entry["severity"], text.shortened(f"{entry['path']}: {entry['message']}")))
     lines += [("note", note) for note in report["notes"]]
     return [text.labelled(label, line) for label, line in lines]
-
-
-def _evidence_line(evidence: dict[str, Any]) -> str:
-    """How many entries rest on evidence, by method, and how many do not."""
-    methods: dict[bool, list[str]] = {True: [], False: []}
-    for method, number in evidence["methods"].items():
-        methods[method in EVIDENCE_METHODS].append(f"{number} {method}")
-    without = f"; without: {', '.join(methods[False])}" if methods[False] else ""
-    return f"{evidence['measured']} of {evidence['total']} entries: {', '.join(methods[True])}{without}"
-
-
-def _assumption(entry: dict[str, str]) -> str:
-    return f"{entry['name']} = {entry['value']}: {entry['reason']}"
-
-
-def _override(entry: dict[str, str]) -> str:
-    return f"{entry['field']} = {entry['resolved']}, not {entry['requested']}: {entry['reason']}"

@@ -29,6 +29,7 @@ __all__ = [
     "SCOPE",
     "SPARSE",
     "STAGES",
+    "TITLES",
     "Refusal",
 ]
 
@@ -36,5 +37,19 @@ STAGES: tuple[tuple[Refusal, ...], ...] = (
     SCOPE, FORMATS, LAYOUT, CACHES, CONTEXT, LAWS, GRAPHS, EXPERTS, SPARSE, MEMORY,
 )  # fmt: skip
 """All tables, in the order in which `resolve` walks them."""
+
+TITLES = (
+    "Coefficients that hold",
+    "Number formats",
+    "Layout against the model",
+    "Caches",
+    "Context parallelism",
+    "Coefficients that a price needs",
+    "CUDA graphs",
+    "Experts",
+    "Sparse attention of the DeepSeek-V3.2 family",
+    "Coefficients that memory needs",
+)
+"""What each of the tables is about."""
 
 REFUSALS: tuple[Refusal, ...] = tuple(row for stage in STAGES for row in stage)

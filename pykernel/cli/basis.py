@@ -46,8 +46,8 @@ def placed(error: RefusedError, inputs: Inputs) -> Problem:
     document, _, path = field.partition(".")
     source = getattr(getattr(inputs, document, None), "source", None)
     message = str(error).removeprefix(f"{error.field}: ")
-    place = (source.file, source.line(path)) if source else ("", 0)
-    return Problem("error", field, message, *place, rule=error.rule)
+    file, line = (source.file, source.line(path)) if source else ("", 0)
+    return Problem("error", field, message, file, line, error.rule)
 
 
 def evidence_line(evidence: dict[str, Any]) -> str:

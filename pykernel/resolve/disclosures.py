@@ -199,7 +199,7 @@ def _plain(
         when,
         f"`{shown}`",
         origin,
-        open or (lambda case: getattr(case.engine, name) in (None, "", 0)),
+        open or (lambda case: not getattr(case.engine, name) and getattr(case.engine, name) is not False),
         lambda case: shown,
         lambda case: "not stated; the engine's default",
     )
@@ -381,10 +381,6 @@ def _kind(kind: str) -> Callable[[Case], bool]:
     return lambda case: kind in case.priced_attentions
 
 
-def _own_floor(kind: str) -> Callable[[Case], bool]:
-    return lambda case: kind in case.priced_attentions and own_attention_rate(case.coefficients, kind) > 0
-
-
 def _attends(case: Case) -> bool:
     return bool(case.priced_attentions)
 
@@ -426,14 +422,12 @@ MISSING = (
         )
         for kind in _OWN_KINDS
     ),
-    *(
-        Missing(
-            f"attention_decode_floor_{kind}",
-            f"a {kind} attention with a rate of its own",
-            f"{kind} layers use the part-wide floor",
-            _own_floor(kind),
-        )
-        for kind in _OWN_KINDS
+    # Not for the latent kinds: the registry's floors of those are themselves assumed to be the part's.
+    Missing(
+        "attention_decode_floor_swa",
+        "a swa attention with a rate of its own",
+        "swa layers use the part-wide floor",
+        lambda case: "swa" in case.priced_attentions and own_attention_rate(case.coefficients, "swa") > 0,
     ),
     Missing("attention_prefill_floor", "an attention", "no floor is charged for prefill attention", _attends),
     Missing("attention_prefill_work_scale", "an attention", "prefill attention runs as dense work, no floor", _attends),

@@ -15,7 +15,16 @@ Fresh = Callable[..., Inputs]
 
 @cache
 def _loaded(scenario: str, pool: int) -> Inputs:
-    return open_inputs(scenario, pool=pool)
+    """Without the entries of other parts, which would only be validated again for every test."""
+    documents = open_inputs(scenario, pool=pool)
+    for entries in documents.coefficients:
+        entries.coefficients = [
+            entry
+            for entry in entries.coefficients
+            if not entry.scope.hardware or documents.chip.name in entry.scope.hardware
+        ]
+    documents.coefficients = [entries for entries in documents.coefficients if entries.coefficients]
+    return documents
 
 
 def _fresh(scenario: str = "deepseek-v3-h200-fp8-tp8", pool: int = 0) -> Inputs:

@@ -44,8 +44,8 @@ def _check_prefill_context(facts: ModelFacts, layout: Layout, graph_mode: str) -
             others.append(kind.primary.kind)
         if others:
             raise RefusedError(
-                f"pcp is {layout.pcp}, but layer kind {kind.kind.id} has {others[0]}; prefill-context parallelism needs "
-                "latent attention in every layer",
+                f"pcp is {layout.pcp}, but layer kind {kind.kind.id} has {others[0]}; prefill-context parallelism "
+                "needs latent attention in every layer",
                 "parallel.pcp",
             )
     others = sorted(facts.attention_kinds - {"sparse_mla"})

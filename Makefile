@@ -14,7 +14,7 @@ C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.txt csrc/binding/*)
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench cdef c-warnings sanitize prerequisites rebuild clean
+.PHONY: demo test slow lint bench cdef c-warnings sanitize prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -23,6 +23,9 @@ demo: $(VENV)/created
 
 test: $(VENV)/developed
 	$(VENV)/bin/pytest
+
+slow: $(VENV)/developed
+	$(VENV)/bin/pytest -m slow
 
 lint: $(VENV)/developed
 	$(VENV)/bin/ruff check .
@@ -68,7 +71,7 @@ $(SANITIZE)/created: | prerequisites
 sanitize: $(SANITIZE)/created
 	PYKERNEL_SANITIZE=address,undefined $(SANITIZE)/bin/$(PIP) '.[test]'
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest -m 'not toolchain'
+	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest -m 'not toolchain and not slow'
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info pykernel/*.so .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

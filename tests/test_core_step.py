@@ -15,6 +15,14 @@ INT64_MAX = 2**63 - 1
 RESOURCES = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 HBM_RATE, PEAK, HALF = 1e12, 1e15, 100.0  # bytes/s, FLOP/s at an efficiency of 1, tokens
 
+MEMORY = {  # no step depends on it
+    "device_bytes": 2**30,
+    "utilization": 0.9,
+    "activation_tokens": 1,
+    "activation_width": 1,
+    "block": 16,
+    "in_flight_tokens": 1,
+}
 SETTINGS = {"decode_threshold": 1, "sm_budget": 0, "pad_tokens": 0}
 DECODE, PREFILL = (1, 999), (512, 64)  # scheduled and computed
 
@@ -39,6 +47,7 @@ def price(batch: list[tuple[int, int]], layer: dict[str, Any] | None = None, **s
         "gemm": {"law": lib.PK_GEMM_TOKEN_RAMP, "eps_max": 1.0, "m_half": HALF},
         "host": {"uniform_width": 1, "segments": 1, "layers": 1},
         "head": {"rows": lib.PK_HEAD_SAMPLED_ROWS},
+        "memory": MEMORY,
     }
     struct = ffi.new("pk_spec *", {"struct_size": ffi.sizeof("pk_spec")} | neutral | spec)
     keep = []
@@ -86,6 +95,20 @@ def with_floors(decode_ns: int, prefill_ns: int, one_launch: bool) -> dict[str, 
     )
 
 
+EXPERTS: dict[str, Any] = {
+    "experts": 8,
+    "local": 4,
+    "top_k": 2,
+    "shards": 1,
+    "funnel": 2,
+    "token_slices": 1,
+    "flops_per_token_and_expert": 1e9,
+    "bytes_per_expert": 1e9,
+    "imbalance": 1.25,
+    "ranks": 1,
+}
+
+
 def ramp(tokens: int) -> float:
     return tokens / (tokens + HALF)
 
@@ -126,6 +149,21 @@ def test_prefill_attention_with_a_scale_has_a_floor_and_an_efficiency_of_its_own
     assert found["sm"] == pytest.approx(9_000 + flops / (PEAK * ramp(512) * 0.25) * 1e9, abs=1)
 
 
+ARITHMETIC: dict[str, dict[str, Any]] = {
+    "dense": {"layer": {"dense_flops_per_token": 1e12}},
+    "attention with the dense work": {"layer": {"attention_count": 1}, "attentions": [attention(query_heads=4_000)]},
+    "experts": {"layer": {"experts_count": 1}, "experts": [EXPERTS]},
+    "head": {"head": {"rows": lib.PK_HEAD_SAMPLED_ROWS, "flops_per_row": 1e12}},
+}
+
+
+@pytest.mark.parametrize("work", ARITHMETIC)
+def test_half_the_sms_take_twice_as_long_for_any_arithmetic(work: str) -> None:
+    full, half = (price([(512, 64)], sm_count=100, sm_budget=budget, **ARITHMETIC[work]) for budget in (0, 50))
+    assert half["sm"] == pytest.approx(2 * full["sm"], abs=2) and full["sm"] > 1_000
+    assert {name for name in RESOURCES if half[name] != full[name]} == {"sm"}
+
+
 def test_withheld_sms_slow_work_and_leave_floors_alone() -> None:
     law = {"law": lib.PK_PREFILL_FLOOR_RAMP, "floor_ns": 9_000, "work_scale": 0.25}
     setup = {"layer": {"attention_count": 1}, "attentions": [attention(prefill=law)], "sm_count": 100}
@@ -144,25 +182,27 @@ def test_one_launch_of_both_regimes_pays_the_larger_floor(decode_ns: int, prefil
     assert both[spared] - one[spared] == pytest.approx(min(decode_ns, prefill_ns), abs=1)
 
 
+def test_a_request_with_nothing_to_attend_costs_its_rows_alone() -> None:
+    setup = {"layer": {"attention_count": 1}, "attentions": [with_floors(5_000, 9_000, one_launch=False)]}
+    assert price([(0, 0), PREFILL, (0, 0)], **setup) == price([PREFILL], **setup)
+    assert price([(0, 1), PREFILL], **setup)["hbm"] == 5_000
+
+
+def test_a_window_wider_than_any_context_bounds_nothing() -> None:
+    none, wide, narrow = (
+        price([PREFILL], {"attention_count": 1}, attentions=[attention(prefill_window=window)])
+        for window in (0, 2**40, 100)
+    )
+    assert none == wide
+    assert narrow["sm"] < none["sm"]
+
+
 @pytest.mark.parametrize("batch", [[DECODE], [PREFILL], [DECODE, DECODE]])
 def test_a_step_of_one_regime_pays_its_floor_however_it_is_launched(batch: list[tuple[int, int]]) -> None:
     setup = {"layer": {"attention_count": 1}}
     both, one = (price(batch, attentions=[with_floors(5_000, 9_000, merged)], **setup) for merged in (False, True))
     assert both == one
     assert both["no_overlap"] == pytest.approx(9_000 if PREFILL in batch else 5_000, abs=2)
-
-
-EXPERTS: dict[str, Any] = {
-    "experts": 8,
-    "local": 4,
-    "top_k": 2,
-    "shards": 1,
-    "funnel": 2,
-    "token_slices": 1,
-    "flops_per_token_and_expert": 1e9,
-    "bytes_per_expert": 1e9,
-    "imbalance": 1.25,
-}
 
 
 def test_routed_experts_run_after_the_rest_of_their_layer() -> None:
@@ -214,6 +254,16 @@ def test_a_collective_is_charged_to_the_link_its_group_uses() -> None:
     assert inside["nvlink"] == pytest.approx(5_000 + 1e7 / 1e11 * 1e9, abs=1)
     assert across["nic"] == pytest.approx(5_000 + 1e7 * (1 + 8 * 1 / 15) / 1e11 * 1e9, abs=1)
     assert (inside["nic"], across["nvlink"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("group", "link"), [(0, "nvlink"), (1, "nic")])
+def test_each_layer_waits_for_its_collectives_beside_its_work(group: int, link: str) -> None:
+    setup = {"collectives": [collective(group=group)], "collective_laws": [LAW], "groups": GROUPS}
+    layer = {"collective_count": 1, "dense_bytes": 1e3}
+    one, three = (price([DECODE], layer | {"count": count}, **setup) for count in (1, 3))
+    assert three[link] == pytest.approx(3 * one[link], abs=3)
+    assert one["overlap"] == max(one["hbm"], one[link]) == one[link] == one["no_overlap"] - one["hbm"]
+    assert three["overlap"] == pytest.approx(3 * one["overlap"], abs=3)
 
 
 def test_a_collective_that_takes_sms_is_charged_to_them() -> None:

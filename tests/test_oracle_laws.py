@@ -43,6 +43,7 @@ from tests.oracle.vectors import (
     PROMPT,
     QWEN,
     SMALL_MIX,
+    V4,
 )
 
 
@@ -344,6 +345,25 @@ def test_a_windowed_scorer_scans_no_more_than_its_windows() -> None:
     assert oracle.terms(_batch(requests))[0].parts["scorer"] == expected
 
 
+def test_decode_context_ranks_divide_the_whole_scan_of_a_scorer() -> None:
+    requests = [Request(1, 99), Request(1, 4999), Request(1, 1897)]
+    for dcp, scanned in ((1, 6998), (2, 3499), (4, 1750)):
+        oracle = decode_context(scenario(GLM), dcp)
+        entry = Fraction(656 * 128, 576) / oracle.coefficients.rate("attention_decode_rate")
+        floor = oracle.coefficients.floor("attention_decode_floor")
+        assert oracle.terms(_batch(requests))[0].parts["scorer"] == floor + scanned * entry
+
+
+def test_a_width_counts_as_measured_with_all_three_figures_only() -> None:
+    inputs = scenario(DEEPSEEK)
+    assert Oracle(inputs).coefficients.measured_widths("all_gather") == [2, 4, 8, 16]
+    for entries in inputs.coefficients:
+        gone = "collective_peak_rate_all_gather_fp16_8rank_h200"
+        entries.coefficients = [entry for entry in entries.coefficients if entry.name != gone]
+    with pytest.raises(RefusedError, match="width 8"):
+        Oracle(inputs)
+
+
 def test_routing_dispatch_sends_a_token_to_each_of_its_experts() -> None:
     inputs = scenario(EP16)
     inputs.deployment.pools[0].engine.all2all_backend = "flashinfer_nvlink_two_sided"
@@ -452,13 +472,23 @@ def test_unstated_settings_of_the_engine() -> None:
     engine.max_num_seqs = engine.max_num_batched_tokens = 0
     for backend, budget in (("deepep_low_latency", 256), ("nixl_ep", 256), ("deepep_high_throughput", 8192)):
         engine.all2all_backend = backend
-        assert limits_of(inputs, layout_of(inputs), NEWEST).budget == budget
+        assert limits_of(inputs, layout_of(inputs), NEWEST) == Limits(min(1024, budget), budget, 1, 512)
+    engine.max_num_seqs, engine.max_model_len = 4, 1000
+    assert limits_of(inputs, layout_of(inputs), NEWEST) == Limits(4, 4000, 1, 512)
+    assert limits_of(scenario(V4), layout_of(scenario(V4)), NEWEST).largest_graph == 1024
+
+
+def test_unstated_block_sizes_follow_the_attention_backend() -> None:
     for chip, cache, block in (("h200", "auto", 16), ("h200", "fp8", 64), ("b200", "fp8", 32)):
         inputs = scenario(DEEPSEEK if chip == "h200" else "deepseek-v3-b200-fp4-tp4")
         engine = inputs.deployment.pools[0].engine
         engine.block_size, engine.cache_dtype = 0, cache
         assert Oracle(inputs).part.cache.block_size == block
         assert Oracle(inputs, REFERENCE).part.cache.block_size == 16
+    for name, block in ((GLM, 64), (V4, 256), (QWEN, 16)):
+        inputs = scenario(name)
+        inputs.deployment.pools[0].engine.block_size = 0
+        assert Oracle(inputs).part.cache.block_size == block
 
 
 def test_packed_cells_of_sparse_latent_attention() -> None:

@@ -15,6 +15,7 @@ from pykernel.documents.inputs import require_valid
 from pykernel.errors import ArgumentError, RefusedError
 from pykernel.interface import CoefficientOrigin, Resolution
 from pykernel.resolve import refusals
+from pykernel.resolve.caches import Caches, resolve_caches
 from pykernel.resolve.case import Case
 from pykernel.resolve.coefficients import Target, select
 from pykernel.resolve.context_parallel import DecodeContext, context_chunk, resolve_decode_context
@@ -30,11 +31,13 @@ from pykernel.resolve.engine import (
 from pykernel.resolve.experts import ExpertPlacement, place_experts
 from pykernel.resolve.laws import Laws, lift_laws
 from pykernel.resolve.layout import Layout, resolve_layout
+from pykernel.resolve.memory import MemoryFacts, memory_names, resolve_memory
 from pykernel.resolve.model_facts import ModelFacts, model_facts
 from pykernel.resolve.precision import Precision, resolve_precision
 from pykernel.resolve.record import KERNEL_ASSUMPTION_SET, Record
 from pykernel.resolve.sparse_backend import choose_sparse_backend
 from pykernel.resolve.sweeps import find_sweeps
+from pykernel.resolve.transfers import Links, resolve_links
 
 __all__ = [
     "ENGINE_BEHAVIOUR_COMMIT",
@@ -66,6 +69,9 @@ class Resolved:
     """Tokens up to which the attention backend takes a request as a decode."""
     experts: ExpertPlacement | None
     laws: Laws
+    memory: MemoryFacts
+    caches: Caches
+    links: Links
     resolution: Resolution
     provenance: tuple[CoefficientOrigin, ...]
 
@@ -112,7 +118,7 @@ def _judge(inputs: Inputs, record: Record) -> Case:
     record.check(refusals.FORMATS, case)
     case.precision = resolve_precision(inputs.model, engine, chip)
     record.check(refusals.LAYOUT, case)
-    case.settings = resolve_engine(engine, chip, layout, case.facts, case.precision.cache_element_bytes)
+    case.settings = resolve_engine(engine, chip, layout, case.facts, case.precision)
     record.check(refusals.CACHES, case)
     case.context = resolve_decode_context(inputs.deployment, engine, layout, case.settings.block_size)
     record.check(refusals.CONTEXT, case)
@@ -124,6 +130,7 @@ def _judge(inputs: Inputs, record: Record) -> Case:
     if case.facts.dsa:
         case.sparse = choose_sparse_backend(engine, chip, layout, case.query_heads)
     record.check(refusals.SPARSE, case)
+    case.memory_names = memory_names(case.coefficients, layout, case.facts, case.settings.graphs.mode)
     if known:
         record.check(refusals.MEMORY, case)
     return case
@@ -138,6 +145,7 @@ def _finish(case: Case, record: Record) -> Resolved:
     if case.sparse:
         case.precision = replace(case.precision, cache_format=case.sparse.cache_format)
     record_disclosures(case, record)
+    laws = lift_laws(case)
     return Resolved(
         pool=case.pool,
         sm_count=case.chip.sm_count,
@@ -152,7 +160,27 @@ def _finish(case: Case, record: Record) -> Resolved:
         context_chunk=case.context_chunk,
         decode_threshold=decode_threshold(case),
         experts=place_experts(case.priced_kinds, engine, layout),
-        laws=lift_laws(case),
+        laws=laws,
+        memory=resolve_memory(
+            case.coefficients, case.chip, engine, layout, case.facts, settings, case.model.global_.hidden_size
+        ),
+        caches=resolve_caches(
+            case.model,
+            case.facts,
+            layout,
+            case.precision,
+            settings.block_size,
+            settings.draft_tokens,
+            settings.recurrent_cache_mode,
+        ),
+        links=resolve_links(
+            case.inputs.storage,
+            case.chip,
+            case.inputs.fabric,
+            layout,
+            laws.collectives["alltoall", "expert"],
+            case.coefficients,
+        ),
         resolution=Resolution(
             tensor_parallel_width=layout.tp,
             data_parallel_width=layout.dp,

@@ -14,6 +14,7 @@ from pykernel.resolve.context_parallel import DecodeContext
 from pykernel.resolve.engine import EngineSettings
 from pykernel.resolve.experts import redundant_experts
 from pykernel.resolve.layout import Layout
+from pykernel.resolve.memory import MemoryNames
 from pykernel.resolve.model_facts import ModelFacts, StackKind
 from pykernel.resolve.precision import Precision
 from pykernel.resolve.sparse_backend import SparseChoice
@@ -37,6 +38,7 @@ class Case:
     sweeps: list[Sweep] = field(init=False)
     sparse: SparseChoice | None = None
     """The sparse attention backend; None where the model has none of that family, or none accepts the deployment."""
+    memory_names: MemoryNames = field(init=False)
     context_chunk: int = 0
     """Tokens of prefix that latent attention gathers at once."""
 

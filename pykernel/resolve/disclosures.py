@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from pykernel.resolve.case import Case
 from pykernel.resolve.engine import (
-    DEFAULT_GPU_MEMORY_UTILIZATION,
     DEFAULT_GRAPH_MODE,
     ENGINE_BEHAVIOUR_VERSION,
     GRAPH_MODES,
@@ -21,6 +20,7 @@ from pykernel.resolve.engine import (
 )
 from pykernel.resolve.laws import ATTENTION_KINDS, RECURRENT_KINDS, own_attention_rate
 from pykernel.resolve.layout import wants_custom_all_reduce
+from pykernel.resolve.memory import DEFAULT_UTILIZATION
 from pykernel.resolve.record import Record
 from pykernel.resolve.sparse_backend import FLASHINFER_SM90
 
@@ -97,7 +97,8 @@ RECORDED = (
     Default(
         "block_size",
         "",
-        "what the attention backend takes: 16; for dense latent attention 32 on data-center Blackwell, and 64 on "
+        "what the attention backend takes, raised until it holds a page of recurrent state: 16; for "
+        "dense latent attention 32 on data-center Blackwell, and 64 on "
         "Hopper with an 8-bit cache; 64 for the DeepSeek-V3.2 family; 256 for compressed latent caches",
         "vllm/platforms/interface.py, vllm/platforms/cuda.py",
         lambda case: not case.engine.block_size,
@@ -247,7 +248,7 @@ UNRECORDED = (
             case.layout.dcp > 1 and not case.engine.cp_kv_cache_interleave_size and case.context.interleave == 1
         ),
     ),
-    _plain("gpu_memory_utilization", DEFAULT_GPU_MEMORY_UTILIZATION, "vllm/config/cache.py"),
+    _plain("gpu_memory_utilization", DEFAULT_UTILIZATION, "vllm/config/cache.py"),
     _plain("scheduling_policy", "fcfs", "vllm/config/scheduler.py"),
     _plain("speculative", "off", "vllm/config/speculative.py"),
     _plain("eplb", "off", "vllm/config/parallel.py", open=lambda case: case.facts.experts > 0 and not case.engine.eplb),
@@ -335,16 +336,6 @@ OVERRIDES = (
         lambda case: f"{case.sparse.backend.name if case.sparse else ''} stores a quantized latent cache packed",
     ),
     Overriding(
-        "no-cascade",
-        "disable_cascade_attn",
-        "cascade attention is asked for",
-        "vllm/v1/worker/gpu/attn_utils.py",
-        lambda case: case.engine.disable_cascade_attn is False,
-        lambda case: "false",
-        lambda case: "true",
-        lambda case: "the default model runner has no cascade attention path",
-    ),
-    Overriding(
         "graphs-off",
         "cudagraph_mode",
         "any other mode is stated or left to the default, for a compiled MoE model under deepep_high_throughput with "
@@ -354,6 +345,16 @@ OVERRIDES = (
         _wanted_mode,
         lambda case: "NONE",
         lambda case: "deepep_high_throughput with data parallelism turns CUDA graphs off",
+    ),
+    Overriding(
+        "no-cascade",
+        "disable_cascade_attn",
+        "cascade attention is asked for",
+        "vllm/v1/worker/gpu/attn_utils.py",
+        lambda case: case.engine.disable_cascade_attn is False,
+        lambda case: "false",
+        lambda case: "true",
+        lambda case: "the default model runner has no cascade attention path",
     ),
 )
 
@@ -437,7 +438,7 @@ MISSING = (
         "routing is taken as even",
         lambda case: any(kind.routed_experts for kind in case.priced_kinds),
     ),
-    Missing("host_link_bandwidth", "always", "transfers are not capped by the host link", _always),
+    Missing("host_link_bandwidth", "always", "transfers to storage are not bounded by the host link", _always),
     *(Missing(name, "always", "this host cost is zero", _always) for name in _HOST),
     Missing(
         "host_replay_graph_per_step",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Engine
+from pykernel.resolve.caches import aligned_block
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.precision import Precision
 
 ENGINE_BEHAVIOUR_VERSION = "0.31.0"
 ENGINE_BEHAVIOUR_COMMIT = "db9527a46873454610df6dbedf79a36d6bf1a7f6"
@@ -27,9 +29,6 @@ GRAPH_MODES: dict[str, tuple[str, str]] = {
 """Graph of a uniform decode batch and of any other batch, by mode (vllm/config/compilation.py at v0.31.0)."""
 
 DEFAULT_GRAPH_MODE = "FULL_AND_PIECEWISE"
-
-DEFAULT_GPU_MEMORY_UTILIZATION = 0.92
-"""Share of a GPU's memory that the engine plans with where none is stated (vllm/config/cache.py at v0.31.0)."""
 
 WIDEST_CAPTURE = 1 << 20  # tokens; far beyond any real graph, it bounds the list of sizes below it
 _LOW_LATENCY_BACKENDS = frozenset({"deepep_low_latency", "nixl_ep"})
@@ -69,11 +68,12 @@ def data_center_blackwell(chip: Chip) -> bool:
 
 
 def resolve_engine(
-    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, cache_element_bytes: float
+    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision
 ) -> EngineSettings:
     """The settings the engine would run with."""
     draft_tokens = engine.speculative.num_spec_tokens if engine.speculative else 0
-    default_block, why = _default_block_size(chip, facts, cache_element_bytes)
+    recurrent_mode = _recurrent_cache_mode(engine, facts)
+    default_block, why = _default_block(chip, layout, facts, precision, draft_tokens, recurrent_mode)
     budget, sequences = _scheduler_limits(engine, chip, layout)
     mode = _graph_mode(engine, layout, facts)
     return EngineSettings(
@@ -83,7 +83,7 @@ def resolve_engine(
         max_num_seqs=sequences,
         max_num_batched_tokens=budget,
         draft_tokens=draft_tokens,
-        recurrent_cache_mode=_recurrent_cache_mode(engine, facts),
+        recurrent_cache_mode=recurrent_mode,
         graphs=_graphs(mode, engine, chip, budget, sequences, 1 + draft_tokens),
     )
 
@@ -103,7 +103,19 @@ def _recurrent_cache_mode(engine: Engine, facts: ModelFacts) -> str:
     return stated or "none"
 
 
-def _default_block_size(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
+def _default_block(
+    chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision, draft_tokens: int, recurrent_mode: str
+) -> tuple[int, str]:
+    """The page of a deployment that states none: what its attention backend asks for, raised for a hybrid."""
+    size, why = _backend_block(chip, facts, precision.cache_element_bytes)
+    # In mode `all` the engine aligns to the mixer's chunk instead, which no graph states.
+    aligned = size if recurrent_mode == "all" else aligned_block(size, facts, layout, precision, draft_tokens)
+    if aligned != size:
+        why = f"{size} tokens raised until a page of attention holds one of recurrent state"
+    return aligned, why
+
+
+def _backend_block(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
     """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
     if facts.dsa:
         return DSA_BLOCK, f"the sparse attention backends take pages of {DSA_BLOCK} tokens"

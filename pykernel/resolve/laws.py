@@ -74,11 +74,16 @@ class CollectiveLaw:
 
 @dataclass(frozen=True, slots=True)
 class HostLaw:
-    """Host cost of launching a step, ns: one graph replay, one layer without a graph, one kernel."""
+    """Host work, ns. Of a step: one graph replay, one layer without a graph, one kernel. Around the steps: taking in a
+    request and each token of its prompt, handing out a token, ending a request."""
 
     replay_ns: int
     eager_layer_ns: int
     kernel_ns: int
+    admission_token_ns: int
+    admission_request_ns: int
+    output_token_ns: int
+    completion_ns: int
     names: tuple[str, ...] = ()
 
 
@@ -174,10 +179,17 @@ def _imbalance(coefficients: Coefficients, layers: list[StackKind]) -> float:
 
 
 def _host(coefficients: Coefficients) -> HostLaw:
+    def cost(name: str) -> int:
+        return _ns(coefficients.get(f"host_{name}", 0.0))
+
     return HostLaw(
-        eager_layer_ns=_ns(coefficients.get("host_launch_eager_per_layer", 0.0)),
-        kernel_ns=_ns(coefficients.get("host_launch_per_kernel", 0.0)),
-        replay_ns=_ns(coefficients.get("host_replay_graph_per_step", 0.0)),
+        admission_token_ns=cost("admission_per_token"),
+        admission_request_ns=cost("admission_per_request"),
+        output_token_ns=cost("output_token"),
+        completion_ns=cost("completion"),
+        eager_layer_ns=cost("launch_eager_per_layer"),
+        kernel_ns=cost("launch_per_kernel"),
+        replay_ns=cost("replay_graph_per_step"),
         names=("host_launch_eager_per_layer", "host_launch_per_kernel", "host_replay_graph_per_step"),
     )
 
@@ -191,29 +203,3 @@ def _collective(coefficients: Coefficients, sweep: Sweep, chip: str) -> Collecti
 
 def _ns(microseconds: float) -> int:
     return int(microseconds * 1000)
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------
-
-
-def memory_names(case: Case) -> list[str]:
-    """Coefficients without which the deployment's memory could not be sized."""
-    coefficients, layout = case.coefficients, case.layout
-    family = "moe" if case.facts.experts else "dense"
-    names = [
-        "engine_workspace_bytes",
-        f"cudagraph_capture_bytes_{case.settings.graphs.mode.lower()}",
-        "activation_scratch_floor_bytes",
-        snapped(coefficients, f"activation_buffer_count_{family}", min(layout.tp, 8)),
-    ]
-    if max(layout.tp, layout.moe_width, layout.pcp, layout.dcp) > 1:
-        names.append(snapped(coefficients, "nccl_communicator_bytes", layout.tp))
-    return names
-
-
-def snapped(coefficients: Coefficients, family: str, width: int) -> str:
-    """Name of the entry of a vendor's table for `width` ranks: the widest declared not above it, else the narrowest."""
-    declared = [size for size in (1, 2, 4, 8, 16) if f"{family}_{size}rank" in coefficients]
-    fitting = [size for size in declared if size <= width]
-    chosen = fitting[-1] if fitting else declared[0] if declared else width
-    return f"{family}_{chosen}rank"

@@ -21,6 +21,15 @@ WEIGHT_BYTES = {
 }
 """Payload bytes of one weight; the scales of the 4-bit formats are memory, not something a step's law reads."""
 
+STORED_BYTES = WEIGHT_BYTES | {
+    "nvfp4": 0.5 + 1 / 16,  # one fp8 scale to 16 weights
+    "mxfp4": 0.5 + 1 / 32,  # one byte to 32
+}
+"""Bytes of one weight as memory holds it (vllm/model_executor/layers/quantization at v0.31.0)."""
+
+PACKED_CELL_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+"""Bytes of one token of one layer in the packed latent formats (flashmla_sparse.py at v0.31.0)."""
+
 SERVED_AS = {
     **dict.fromkeys(("fp8", "ptpc_fp8", "fbgemm_fp8", "modelopt"), "fp8"),
     **dict.fromkeys(("modelopt_fp4", "nvfp4"), "nvfp4"),
@@ -45,7 +54,8 @@ UNSIZED_CACHES = frozenset(
     }
 )
 
-RECURRENT_CACHES = ("auto", "float32", "float16", "bfloat16")
+RECURRENT_CACHES = {"auto": 2.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
+"""Bytes of one element of recurrent state; `auto` is the 16-bit type that the model computes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ class Precision:
     peak_flops : dense FLOP/s of the part in the format it computes in.
     cache_element_bytes : bytes of one element of the KV cache.
     cache_format : name of the cache format as allocated; empty or `auto` follows the model.
+    convolution_bytes : bytes of one element of a recurrent mixer's convolution.
+    stated_state_bytes : bytes of one element of its state where the deployment says so, else 0.
     """
 
     served: str
@@ -64,6 +76,18 @@ class Precision:
     peak_flops: float
     cache_element_bytes: float
     cache_format: str
+    convolution_bytes: float = 2.0
+    stated_state_bytes: float = 0.0
+
+    def state_bytes(self, stated: str) -> float:
+        """Bytes of one element of recurrent state of a node that states the format `stated`, or none."""
+        if self.stated_state_bytes:
+            return self.stated_state_bytes
+        return WEIGHT_BYTES[stated] if stated else self.convolution_bytes
+
+    def stored_bytes(self, stated: str) -> float:
+        """Bytes that memory holds for one weight, scales included, of a node that states `stated`, or none."""
+        return STORED_BYTES[stated or self.served]
 
     def weight_bytes(self, stated: str) -> float:
         """Bytes of one weight of a node that states the format `stated`, or none."""
@@ -74,7 +98,16 @@ def resolve_precision(model: ModelGraph, engine: Engine, chip: Chip) -> Precisio
     """The formats of a deployment; `peak_flops` is 0 for a part that cannot compute in the format served."""
     served = _served(model, engine)
     suffix, tflops = _compute_format(served, chip)
-    return Precision(served, suffix, tflops * 1e12, _cache_bytes(engine.cache_dtype, served), engine.cache_dtype)
+    own_state = engine.mamba_ssm_cache_dtype
+    return Precision(
+        served,
+        suffix,
+        tflops * 1e12,
+        _cache_bytes(engine.cache_dtype, served),
+        engine.cache_dtype,
+        convolution_bytes=RECURRENT_CACHES.get(engine.mamba_cache_dtype, 2.0),
+        stated_state_bytes=RECURRENT_CACHES.get(own_state, 0.0) if own_state != "auto" else 0.0,
+    )
 
 
 def _served(model: ModelGraph, engine: Engine) -> str:

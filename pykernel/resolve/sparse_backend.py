@@ -14,9 +14,6 @@ from pykernel.documents import Chip, Engine
 from pykernel.resolve.engine import data_center_blackwell
 from pykernel.resolve.layout import Layout
 
-PACKED_CELL_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
-"""Bytes of one token of one layer in the packed latent formats (flashmla_sparse.py at v0.31.0)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Backend:

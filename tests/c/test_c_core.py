@@ -40,7 +40,6 @@ def run(binary: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sanitizers", ["", "address,undefined", "thread"])
 def test_contract_of_the_header_holds(sanitizers: str, tmp_path: Path) -> None:
     instrument = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-g"] if sanitizers else []
@@ -54,7 +53,6 @@ def plain_prices(tmp_path_factory: pytest.TempPathFactory) -> str:
     return run(build("print_prices.c", tmp_path_factory.mktemp("plain"), "-O0"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimisation", BUILDS)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_prices_are_the_same_bits_in_every_build(

@@ -35,21 +35,19 @@ class Limits:
 
 
 def limits_of(inputs: Inputs, layout: Layout, settings: Settings) -> Limits:
-    """Stated limits, else those that vllm v0.31.0 takes by the part's memory (API server)."""
+    """Stated limits, else those that vllm v0.31.0 takes by the part's memory (API server) and fits to each other."""
     engine, chip = inputs.deployment.pools[inputs.pool].engine, inputs.chip
     sequences, budget = _by_memory(chip)
     small = engine.all2all_backend in ("deepep_low_latency", "nixl_ep") and layout.expert_parallel and layout.dp > 1
     if small and settings.engine_defaults:
         budget = 256
-        if not engine.max_num_batched_tokens:
-            sequences = min(sequences, budget)
+    sequences, budget = engine.max_num_seqs or sequences, engine.max_num_batched_tokens or budget
+    if settings.engine_defaults and not engine.max_num_batched_tokens and engine.max_model_len > 0:
+        budget = min(budget, sequences * engine.max_model_len)
+    if settings.engine_defaults and not engine.max_num_seqs:
+        sequences = min(sequences, budget)
     drafts = engine.speculative.num_spec_tokens if engine.speculative else 0
-    return Limits(
-        engine.max_num_seqs or sequences,
-        engine.max_num_batched_tokens or budget,
-        1 + max(drafts, 0),
-        1024 if is_sm100(chip) else 512,
-    )
+    return Limits(sequences, budget, 1 + max(drafts, 0), 1024 if is_sm100(chip) else 512)
 
 
 def _by_memory(chip: Chip) -> tuple[int, int]:

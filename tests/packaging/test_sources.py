@@ -78,7 +78,6 @@ def test_sanitizers_are_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatc
     assert not [flag for flag in [*compiling, *linking] if "sanitize" in flag]
 
 
-@pytest.mark.slow
 def test_source_distribution_holds_what_tests_and_builds_need(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}

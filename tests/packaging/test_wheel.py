@@ -17,7 +17,7 @@ import pykernel._native
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = "pykernel/_native.abi3.so"
 
-pytestmark = [pytest.mark.slow, pytest.mark.toolchain]
+pytestmark = pytest.mark.toolchain
 
 
 def header_version() -> str:

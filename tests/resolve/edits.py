@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pykernel import Inputs, Repos
-from pykernel.documents import Cache, Coefficient, Offload, OffloadTier, Scope, hardware
+from pykernel.documents import (
+    Coefficient,
+    CoefficientSet,
+    Offload,
+    OffloadTier,
+    Scope,
+    StorageTier,
+    coefficients,
+    hardware,
+)
 
 Settings = Mapping[str, Any]
 
@@ -65,7 +75,18 @@ def _experts(documents: Inputs, count: int) -> None:
 
 
 def _chip(documents: Inputs, name: str) -> None:
+    """Another part, with the coefficients of that part."""
     documents.chip = hardware.load_chip(Repos().catalog_root() / "hardware" / f"{name}.yaml")
+    documents.coefficients = [
+        dataclasses.replace(entries, coefficients=[one for one in entries.coefficients if name in one.scope.hardware])
+        for entries in _all_sets(tuple(documents.scenario.coefficients))
+    ]
+    documents.coefficients = [entries for entries in documents.coefficients if entries.coefficients]
+
+
+@cache
+def _all_sets(names: tuple[str, ...]) -> list[CoefficientSet]:
+    return [coefficients.load(Repos().registry_root() / "coefficients" / f"{name}.yaml") for name in names]
 
 
 def _connector(documents: Inputs, name: str) -> None:
@@ -77,9 +98,8 @@ def _combines(documents: Inputs, names: tuple[str, ...] | None) -> None:
     documents.rules = dataclasses.replace(documents.rules, dcp_comm_backends=names)
 
 
-def _caches(documents: Inputs, count: int) -> None:
-    cache = Cache("kv", "growing", 61, entry_bytes=576.0, tokens_per_entry=1)
-    documents.model.caches = [cache] * count
+def _storage_name(documents: Inputs, name: str) -> None:
+    documents.storage = [StorageTier(name, 1e3, 1e3, 10.0)]
 
 
 def _draft(documents: Inputs, kinds: list[str]) -> None:
@@ -96,6 +116,6 @@ CHANGES = {
     "chip": _chip,
     "connector": _connector,
     "combines": _combines,
-    "caches": _caches,
+    "storage-name": _storage_name,
     "draft": _draft,
 }

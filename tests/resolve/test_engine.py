@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -225,7 +226,8 @@ def test_parts_before_hopper_page_a_latent_cache_by_16(part: str, fresh: Fresh) 
     found = resolve(documents)
     documents.chip.name = part
     for cache_bytes in (1.0, 2.0):
-        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, cache_bytes)
+        precision = replace(found.precision, cache_element_bytes=cache_bytes)
+        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, precision)
         assert settings.block_size == 16
 
 
@@ -254,7 +256,7 @@ def test_limits_follow_the_memory_of_the_part(
     documents = fresh(DENSE)
     found = resolve(documents)
     documents.chip.name, documents.chip.memory_gib = name, memory_gib
-    settings = resolve_engine(engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, 2.0)
+    settings = resolve_engine(engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, found.precision)
     assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (budget, sequences)
 
 
@@ -262,7 +264,7 @@ def test_limits_follow_the_memory_of_the_part(
 def test_limits_of_every_bundled_part(chip_name: str, fresh: Fresh) -> None:
     found = resolve(documents := fresh(DENSE))
     chip = hardware.load_chip(Repos().catalog_root() / "hardware" / f"{chip_name}.yaml")
-    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, 2.0)
+    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, found.precision)
     budgets = {"a100-80": 2_048, "a100-sxm": 2_048, "l40s": 2_048, "h100": 8_192, "h200": 8_192}
     assert settings.max_num_batched_tokens == budgets.get(chip_name, 16_384)
 

@@ -64,7 +64,39 @@ def observed(kernel: CostModel) -> dict[str, Any]:
         "capture_tokens": kernel.capture_tokens(),
         "graph_modes": kernel.graph_modes(),
         "decode_threshold": kernel.decode_threshold(),
+        **memory(kernel),
         "widths": (kernel.decode_context_parallel_width(), kernel.prefill_context_parallel_width()),
+    }
+
+
+TOKENS = (0, -1, 1, 15, 16, 17, 32, 33, 63, 64, 65, 100, 1_000, 4_096, 8_192, 32_768, 131_072)
+PLACES = [
+    pykernel.Placement(node, rack, pool) for node, rack, pool in ((0, 0, "prefill"), (1, 0, "decode"), (9, 1, ""))
+]
+
+
+def memory(kernel: CostModel) -> dict[str, Any]:
+    """Sizes, transfers and host work."""
+    moved = [(tokens, source, target) for tokens in TOKENS[1:] for source in PLACES for target in PLACES if tokens >= 0]
+    ways = (pykernel.Direction.TO_TIER, pykernel.Direction.FROM_TIER)
+    return {
+        "fixed": (kernel.fixed_bytes(), kernel.pre_snapshot_bytes(), kernel.sequence_fixed_bytes()),
+        "variable": [kernel.sequence_variable_bytes(tokens) for tokens in TOKENS],
+        "bounded": (kernel.sequence_admission_bytes(), [kernel.sequence_bounded_bytes(tokens) for tokens in TOKENS]),
+        "moved": [kernel.pd_transfer_demand(*one) for one in moved],
+        "moved_ns": [kernel.pd_transfer_time_ns(*one) for one in moved],
+        "tiers": [
+            kernel.tier_time_ns(tier, way, size, depth)
+            for tier in ("cpu_dram", "nvme_ssd", "unknown")
+            for way in ways
+            for size in (0, 1, 4_096, 2**26, 2**34)
+            for depth in (-1, 0, 1, 8)
+        ],
+        "host": (
+            [kernel.admission_overhead_ns(tokens) for tokens in TOKENS],
+            kernel.output_token_overhead_ns(),
+            kernel.completion_overhead_ns(),
+        ),
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 import pykernel
 from pykernel import Inputs, RefusedError
 from pykernel.resolve import resolve
-from pykernel.resolve.sparse_backend import PACKED_CELL_BYTES
+from pykernel.resolve.precision import PACKED_CELL_BYTES
 
 from .edits import apply
 

@@ -8,8 +8,8 @@ import pytest
 
 from pykernel import rules
 from pykernel.documents import Chip, Cluster, Engine, Parallel
-from pykernel.resolve.laws import snapped
 from pykernel.resolve.layout import Layout, resolve_layout
+from pykernel.resolve.memory import snapped
 from pykernel.resolve.sweeps import Sweep, find_sweeps, measured_widths
 
 PARTS = ("floor", "peak_rate", "transition_rate")

@@ -70,7 +70,6 @@ REFUSED = {
     "query-heads": Pair(DEEPSEEK, "parallel.tp", 8, 4, {"heads": {"query": 132}}),
     "mixer-heads": Pair(NEMOTRON, "heads", {"mixer": 252}, {"mixer": 256}),
     "dual-batch-overlap": Pair(DEEPSEEK, "engine.dbo", Dbo(True), Dbo(False)),
-    "stated-caches": Pair(DEEPSEEK, "caches", 1, 0),
     "mamba-mode": Pair(NEMOTRON, "engine.mamba_cache_mode", "sometimes", "align"),
     "sparse-block": Pair(GLM, "engine.block_size", 32, 128),
     "prefill-context-latent": Pair(MINIMAX, "parallel.pcp", 2, 1, {"parallel.tp": 4}),
@@ -120,6 +119,8 @@ REFUSED = {
     ),
     "sparse-context-heads": Pair(GLM, "parallel.tp", 2, 4, ROWS_OF_DSA),
     "sparse-context-padding": Pair(GLM, "parallel.dcp", 8, 4, {"heads": {"query": 128}}),
+    "memory-size": Pair(DEEPSEEK, "value", {"engine_workspace_bytes": -1.0}, {"engine_workspace_bytes": 1.0}),
+    "storage-name": Pair(DEEPSEEK, "storage-name", "x" * 64, "x" * 63),
     "memory-magnitude": Pair(DEEPSEEK, "drop", ["engine_workspace_bytes"], ["nccl_communicator_bytes_4rank"]),
 }
 
@@ -240,7 +241,7 @@ def test_a_refusal_says_all_that_a_user_needs(row: Any) -> None:
     assert row.verdict in (ENGINE, PRICE)
     assert row.when and row.why and row.nearest and row.origin
     assert not row.why.endswith(".") and not row.why[0].isupper()
-    assert row.setting.partition(".")[0] in ("parallel", "engine", "scenario", "cluster", "model")
+    assert row.setting.partition(".")[0] in ("parallel", "engine", "scenario", "cluster", "model", "storage")
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------

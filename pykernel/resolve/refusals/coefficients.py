@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from pykernel.resolve.case import Case
-from pykernel.resolve.laws import hbm_rate, memory_names
+from pykernel.resolve.laws import hbm_rate
+from pykernel.resolve.memory import MOST_BYTES, is_size
 from pykernel.resolve.refusals.row import PRICE, REFERENCE, Refusal, listed, when
+from pykernel.resolve.transfers import LONGEST_TIER_NAME
 
 # ---- which coefficients hold ---------------------------------------------------------------------------------------
 
@@ -154,6 +156,40 @@ MEMORY = (
         "memory cannot be sized without it",
         "the sets cost-model-memory and cost-model-primitives have it",
         REFERENCE,
-        lambda case: _missing(case, memory_names(case)),
+        lambda case: _missing(case, [*case.memory_names.sizes(), case.memory_names.activation_buffers]),
+    ),
+    Refusal(
+        "memory-size",
+        _SETS,
+        PRICE,
+        "such a magnitude is negative or beyond all reason",
+        "it is no number of bytes",
+        f"a size lies between 0 and {MOST_BYTES}",
+        "pykernel",
+        lambda case: next(
+            (
+                f"coefficient {name} is {case.coefficients[name]}"
+                for name in case.memory_names.sizes()
+                if name in case.coefficients and not is_size(case.coefficients[name])
+            ),
+            "",
+        ),
+    ),
+    Refusal(
+        "storage-name",
+        "storage",
+        PRICE,
+        f"a storage class has a name of more than {LONGEST_TIER_NAME} bytes",
+        "the core holds no longer one",
+        "shorten it",
+        "pykernel",
+        lambda case: next(
+            (
+                f"the storage class {tier.name!r} has a name of more than {LONGEST_TIER_NAME} bytes"
+                for tier in case.inputs.storage
+                if tier is not None and (len(tier.name.encode()) > LONGEST_TIER_NAME or "\0" in tier.name)
+            ),
+            "",
+        ),
     ),
 )

@@ -86,21 +86,9 @@ LAYOUT = (
             case.engine.dbo is not None and case.engine.dbo.enable_dbo, "dual-batch overlap is switched on"
         ),
     ),
-    Refusal(
-        "stated-caches",
-        "model.caches",
-        PRICE,
-        "the graph states its caches",
-        "they have no law yet",
-        "leave them out, and they follow from the layers",
-        "pykernel",
-        lambda case: when(bool(case.model.caches), f"the graph states {len(case.model.caches)} caches"),
-    ),
 )
 
-
 # ---- experts -------------------------------------------------------------------------------------------------------
-
 
 EXPERTS = (
     Refusal(

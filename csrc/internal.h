@@ -31,6 +31,13 @@ int64_t pk__add(int64_t a, int64_t b);
 int64_t pk__multiply(int64_t a, int64_t b);
 
 static inline int64_t pk__min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t pk__max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* a / b rounded up, for a >= 0 and b >= 1. */
+static inline int64_t pk__ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/* A count of bytes, truncated; NaN and negative are 0, too large is INT64_MAX. */
+int64_t pk__whole(double bytes);
 
 static inline double pk__seconds(int64_t ns) { return (double)ns / 1e9; }
 
@@ -106,7 +113,8 @@ struct pk_kernel {
     int32_t interleave;
     uint32_t read_count, window_count;
     uint32_t layer_count, draft_layer_count;
-    uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at;
+    uint32_t cache_count, tier_count;
+    uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at, caches_at, tiers_at;
     int64_t context_chunk;
     double peak_flops;
     double hbm_bytes_per_second;
@@ -117,6 +125,10 @@ struct pk_kernel {
     pk_read_law reads[PK_MAX_READS];
     int64_t windows[PK_MAX_READS];
     pk__head head;
+    pk_memory_breakdown fixed;
+    int64_t pre_snapshot_bytes;
+    pk_memory memory;
+    pk_links links;
 };
 
 static inline const void *pk__at(const pk_kernel *kernel, uint32_t offset) {
@@ -131,6 +143,15 @@ static inline const pk__experts *pk__expert_sets(const pk_kernel *kernel) { retu
 static inline const pk__collective *pk__collectives(const pk_kernel *kernel) {
     return pk__at(kernel, kernel->collectives_at);
 }
+
+static inline const pk_cache_group *pk__caches(const pk_kernel *kernel) { return pk__at(kernel, kernel->caches_at); }
+static inline const pk_tier *pk__tiers(const pk_kernel *kernel) { return pk__at(kernel, kernel->tiers_at); }
+
+/* The fixed bytes of a checked spec. */
+void pk__fold_memory(const pk_spec *spec, pk_kernel *kernel);
+
+/* What a handoff of a sequence of `tokens` tokens moves to this rank. */
+int64_t pk__handoff_bytes(const pk_kernel *kernel, int64_t tokens);
 
 /* PK_OK when every field of the spec is within its range. */
 pk_status pk__check_spec(const pk_spec *spec, pk_error *error);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct layout {
-    size_t layers, attentions, scorers, experts, collectives, total;
+    size_t layers, attentions, scorers, experts, collectives, caches, tiers, total;
 } layout;
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
@@ -19,7 +19,9 @@ static layout lay_out(const pk_spec *spec) {
     at.scorers = aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
     at.experts = aligned(at.scorers + spec->scorer_count * sizeof(pk__scorer));
     at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
-    at.total = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
+    at.caches = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
+    at.tiers = aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
+    at.total = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
     return at;
 }
 
@@ -153,6 +155,14 @@ static void fold_head(const pk_spec *spec, pk__head *out) {
     }
 }
 
+/* Behind the name stays what the kernel's block was zeroed to. */
+static void fold_tier(const pk_tier *in, pk_tier *out) {
+    for (size_t i = 0; in->name[i] != '\0'; i++) out->name[i] = in->name[i];
+    out->read_bytes_per_second = in->read_bytes_per_second;
+    out->write_bytes_per_second = in->write_bytes_per_second;
+    out->latency_us = in->latency_us;
+}
+
 static void fold_host(const pk_host *host, pk_kernel *kernel) {
     kernel->host = *host;
     kernel->graph_ns[PK_GRAPH_NONE] = pk__multiply(host->eager_layer_ns, host->layers);
@@ -168,6 +178,8 @@ static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
     pk__scorer *scorers = (void *)(block + kernel->scorers_at);
     pk__experts *experts = (void *)(block + kernel->experts_at);
     pk__collective *collectives = (void *)(block + kernel->collectives_at);
+    pk_cache_group *caches = (void *)(block + kernel->caches_at);
+    pk_tier *tiers = (void *)(block + kernel->tiers_at);
     for (uint32_t i = 0; i < all_layers(spec); i++) fold_layer(spec, &spec->layers[i], &layers[i]);
     for (uint32_t i = 0; i < spec->attention_count; i++) {
         pk_status status = fold_attention(kernel, spec, &spec->attentions[i], &attentions[i], error);
@@ -177,7 +189,10 @@ static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
     for (uint32_t i = 0; i < spec->experts_count; i++) fold_experts(&spec->experts[i], &experts[i]);
     for (uint32_t i = 0; i < spec->collective_count; i++)
         collectives[i] = fold_collective(spec, &spec->collectives[i]);
+    for (uint32_t i = 0; i < spec->cache_count; i++) caches[i] = spec->caches[i];
+    for (uint32_t i = 0; i < spec->tier_count; i++) fold_tier(&spec->tiers[i], &tiers[i]);
     fold_head(spec, &kernel->head);
+    pk__fold_memory(spec, kernel);
     fold_host(&spec->host, kernel);
     return PK_OK;
 }
@@ -192,6 +207,9 @@ static void copy_scalars(const pk_spec *spec, pk_kernel *kernel) {
     kernel->peak_flops = spec->peak_flops;
     kernel->hbm_bytes_per_second = spec->hbm_bytes_per_second;
     kernel->gemm = spec->gemm;
+    kernel->links = spec->links;
+    kernel->cache_count = spec->cache_count;
+    kernel->tier_count = spec->tier_count;
     kernel->layer_count = spec->layer_count;
     kernel->draft_layer_count = spec->draft_layer_count;
     kernel->reads[0].law = PK_READ_ALL;
@@ -214,6 +232,8 @@ pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error
     made->scorers_at = (uint32_t)at.scorers;
     made->experts_at = (uint32_t)at.experts;
     made->collectives_at = (uint32_t)at.collectives;
+    made->caches_at = (uint32_t)at.caches;
+    made->tiers_at = (uint32_t)at.tiers;
     status = fold(spec, made, error);
     if (status != PK_OK) {
         pk_kernel_free(made);

@@ -1,5 +1,5 @@
 /*
- * pykernel: how long one step of an LLM-serving engine takes.
+ * pykernel: how long one step of an LLM-serving engine takes, and what it holds in memory.
  *
  * A simulator decides which requests run in a step; this library says what the step costs. A kernel prices one
  * pool of one deployment. It is built once from a pk_spec, a flat description of what the engine would run, and
@@ -92,7 +92,8 @@ PK_API int32_t pk_arithmetic_is_exact(void);
     X(SPEC_LAW, 32, "the spec names a law that this library does not have")                                           \
     X(SPEC_LIMIT, 33, "the spec is larger than this library supports")                                                \
     X(BATCH_VALUE, 40, "a request of the batch is outside its range")                                                 \
-    X(BATCH_LIMIT, 41, "the batch holds more tokens than a step can")
+    X(BATCH_LIMIT, 41, "the batch holds more tokens than a step can")                                                 \
+    X(NO_ROOM, 50, "the model leaves no room for a KV cache")
 
 typedef enum pk_status {
 #define PK_STATUS_ENUM(name, value, text) PK_##name = value,
@@ -287,6 +288,9 @@ typedef struct pk_experts {
     double flops_per_token_and_expert;  /* whole expert */
     double bytes_per_expert;            /* whole expert */
     double imbalance;                   /* factor on arithmetic for uneven routing, > 0 */
+    double stored_bytes_per_expert;     /* whole expert as memory holds it, scales included */
+    int32_t redundant;                  /* replicas among `experts`, in [0, experts) */
+    int32_t ranks;                      /* that whole experts are dealt to, >= 1 */
 } pk_experts;
 
 /* One matrix of a layer, under PK_GEMM_SHAPE_RAMP. Widths are those one rank holds. */
@@ -314,6 +318,8 @@ typedef struct pk_layer {
     double dense_bytes;                 /* weights of everything but routed experts */
     double elementwise_bytes_per_token; /* norms and the like */
     pk_recurrent_law recurrent;
+    double stored_bytes;     /* what memory holds of the weights that tp divides, scales included */
+    double replicated_bytes; /* and of those that every rank holds whole */
 } pk_layer;
 
 /* The final norm and output projection, once a step.
@@ -328,6 +334,7 @@ typedef struct pk_head {
     double flops_per_row;        /* whole model; 0 without a head */
     double bytes;                /* whole model's weights */
     double gather_bytes_per_row; /* of the gathered logits */
+    double stored_bytes;         /* what memory holds of the weights */
 } pk_head;
 
 /* How a step is launched, and what that costs the host. */
@@ -348,7 +355,72 @@ typedef struct pk_host {
     int64_t replay_ns;         /* one graph replay */
     int64_t eager_layer_ns;    /* launching one layer without a graph */
     int64_t kernel_ns;         /* dispatching one kernel, in every mode */
+    int64_t admission_request_ns; /* work outside the steps: taking in a request, */
+    int64_t admission_token_ns;   /* and each token of its prompt; */
+    int64_t output_token_ns;      /* handing out one token; */
+    int64_t completion_ns;        /* ending a request */
 } pk_host;
+
+/* ---- spec: memory --------------------------------------------------------------------------------------------- */
+
+/* What a sequence keeps in a group of equal layers, on one rank. p is the tokens held: the sequence's, or those of
+ * the fullest decode-context-parallel rank where `sharded`, and `window` at most where that is > 0.
+ *   PK_CACHE_TOKENS      an entry for every tokens_per_entry tokens of p, in whole pages of `block` tokens
+ *   PK_CACHE_RING        pages for the last `window` tokens and those in flight, recycled
+ *   PK_CACHE_STATE       `pages` pages of entry_bytes, however long the sequence
+ *   PK_CACHE_CHECKPOINTS a page of entry_bytes for every `block` tokens, sharded or not, and `pages` more */
+enum { PK_CACHE_TOKENS = 1, PK_CACHE_RING = 2, PK_CACHE_STATE = 3, PK_CACHE_CHECKPOINTS = 4 };
+typedef struct pk_cache_group {
+    uint32_t kind;            /* PK_CACHE_* */
+    int32_t layers;           /* >= 1 */
+    int32_t tokens_per_entry; /* >= 1 */
+    int32_t sharded;          /* 1 when decode-context-parallel ranks divide the tokens; PK_CACHE_TOKENS */
+    int32_t pages;            /* >= 0; PK_CACHE_STATE and PK_CACHE_CHECKPOINTS */
+    int32_t handed_over;      /* 1 when it moves from a prefill to a decode pool */
+    int64_t block;            /* tokens of a page, >= 1 */
+    int64_t window;           /* tokens; 0 = all; >= 1 under PK_CACHE_RING */
+    double entry_bytes;       /* of one entry, or one page of state, of one layer on this rank */
+} pk_cache_group;
+
+/* What a rank's memory holds beside weights and caches, and how much of it the engine uses. */
+typedef struct pk_memory {
+    int64_t device_bytes;           /* of the part, >= 1 */
+    double utilization;             /* share of it that the engine plans with, in (0, 1] */
+    double embedding_bytes;         /* of the whole vocabulary; 0 where the output projection is the same matrix */
+    double activation_buffers;      /* live at the peak of a forward pass */
+    int64_t activation_tokens;      /* rows of the widest step */
+    int64_t activation_width;       /* elements of a row, at 16 bits */
+    int64_t activation_floor_bytes; /* least scratch */
+    int64_t graph_bytes;            /* captured graphs */
+    int64_t communicator_bytes;     /* of the collectives' library */
+    int64_t workspace_bytes;        /* of the engine */
+    int32_t inside_budget;          /* 1 = those two are part of the fixed bytes, 0 = held before the budget is taken */
+    int32_t draft_tokens;           /* of one request and step, >= 0 */
+    int64_t block;                  /* tokens of a page of the KV cache, >= 1 */
+    int64_t in_flight_tokens;       /* most that the engine schedules before it has settled any, >= 1 */
+    int64_t model_length;           /* longest sequence, tokens; 0 = not known */
+    double pool_block_bytes;        /* a page of any growing or ring group, where all share one pool; 0 = each its own */
+} pk_memory;
+
+/* ---- spec: transfers ------------------------------------------------------------------------------------------ */
+
+/* A class of storage that cache blocks can be offloaded to. */
+typedef struct pk_tier {
+    char name[64]; /* NUL-terminated, not empty, no other tier's */
+    double read_bytes_per_second;
+    double write_bytes_per_second;
+    double latency_us; /* least time of a transfer */
+} pk_tier;
+
+/* The links that cache blocks travel over. */
+typedef struct pk_links {
+    double host_bytes_per_second;   /* between a GPU and its host; 0 = not known, no bound */
+    double node_bytes_per_second;   /* between the GPUs of a node, one direction; 0 = no bandwidth is stated */
+    double fabric_bytes_per_second; /* between nodes; 0 = no bandwidth is stated */
+    int64_t handoff_floor_ns;       /* least time of a prefill-to-decode handoff */
+    int32_t rack_is_one_domain;     /* 1 when the nodes of a rack reach each other as the GPUs of a node do */
+    int32_t reserved;
+} pk_links;
 
 /* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
 typedef struct pk_spec {
@@ -371,6 +443,8 @@ typedef struct pk_spec {
     pk_gemm_law gemm;
     pk_host host;
     pk_head head;
+    pk_memory memory;
+    pk_links links;
 
     const pk_layer *layers; /* the stack's kinds, at least one, then those of the speculator */
     const pk_attention *attentions;
@@ -380,6 +454,8 @@ typedef struct pk_spec {
     const pk_collective *collectives;
     const pk_collective_law *collective_laws;
     const pk_group *groups;
+    const pk_cache_group *caches;
+    const pk_tier *tiers;
     uint32_t layer_count;       /* of the stack */
     uint32_t draft_layer_count; /* of the speculator, behind them */
     uint32_t attention_count;
@@ -389,6 +465,8 @@ typedef struct pk_spec {
     uint32_t collective_count;
     uint32_t collective_law_count;
     uint32_t group_count;
+    uint32_t cache_count;
+    uint32_t tier_count;
     uint32_t reserved;
 } pk_spec;
 
@@ -515,6 +593,147 @@ typedef struct pk_term {
  * capacity of 0) and always the number there are to `*count`. Fails as pk_step_time does. */
 PK_API pk_status pk_step_explain(const pk_kernel *kernel, const pk_batch *batch, pk_term *terms, size_t capacity,
                                  size_t *count, pk_error *error);
+
+/* ---- memory --------------------------------------------------------------------------------------------------- */
+
+/* The functions from here to the laws are of one rank, read nothing but their arguments, and take any value: negative
+ * counts are 0, and what is too large for int64_t is INT64_MAX. `kernel` must not be NULL. */
+
+/* Bytes that are held whatever runs. */
+typedef struct pk_memory_breakdown {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t weights;         /* replicas of experts not counted */
+    int64_t activation_peak; /* of the widest step */
+    int64_t cuda_graph;
+    int64_t eplb_redundant;  /* replicas of experts */
+    int64_t comm_buffers;
+    int64_t total;
+} pk_memory_breakdown;
+
+#ifndef PK_CDEF
+#define PK_MEMORY_BREAKDOWN_INIT {sizeof(pk_memory_breakdown), 0, 0, 0, 0, 0, 0, 0}
+#endif
+
+/* What is taken from the engine's budget before any sequence. Fails with the argument errors. */
+PK_API pk_status pk_fixed_bytes(const pk_kernel *kernel, pk_memory_breakdown *breakdown, pk_error *error);
+
+/* What is held before the engine measures the memory that its budget is a share of. */
+PK_API PK_PURE int64_t pk_pre_snapshot_bytes(const pk_kernel *kernel);
+
+/* What a sequence of `tokens` tokens holds that grows with it, in whole pages. */
+PK_API PK_PURE int64_t pk_sequence_variable_bytes(const pk_kernel *kernel, int64_t tokens);
+
+/* What a sequence holds that is bounded (recurrent state, rings of windows), with `in_flight` tokens scheduled but not
+ * settled; _at: once only `computed` tokens have been computed. */
+PK_API PK_PURE int64_t pk_sequence_bounded_bytes(const pk_kernel *kernel, int64_t in_flight);
+PK_API PK_PURE int64_t pk_sequence_bounded_bytes_at(const pk_kernel *kernel, int64_t computed, int64_t in_flight);
+
+/* The same with what one decode has in flight, and with the most that the engine ever has. */
+PK_API PK_PURE int64_t pk_sequence_fixed_bytes(const pk_kernel *kernel);
+PK_API PK_PURE int64_t pk_sequence_admission_bytes(const pk_kernel *kernel);
+
+/* The longest sequence whose growing part fits in `bytes`; INT64_MAX where nothing grows past them. */
+PK_API PK_PURE int64_t pk_max_tokens_for(const pk_kernel *kernel, int64_t bytes);
+
+/* The room for sequences that a part's memory leaves. */
+typedef struct pk_capacity {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t device_bytes;       /* of the part */
+    int64_t budget_bytes;       /* that the engine uses of it */
+    int64_t bytes;              /* of the budget, for sequences */
+    int64_t block_bytes;        /* of one block of every growing cache */
+    int64_t block_tokens;       /* of a sequence that such a block holds */
+    int64_t blocks;             /* 0 where nothing grows */
+    int64_t tokens;             /* in all blocks; INT64_MAX where nothing grows */
+    int32_t pre_snapshot_fits;  /* 1 when what is held before the budget leaves the budget free */
+    int32_t reserved;
+} pk_capacity;
+
+#ifndef PK_CDEF
+#define PK_CAPACITY_INIT {sizeof(pk_capacity), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#endif
+
+/* `device_bytes`, `utilization` and `block` take the place of the spec's; 0 keeps those. Fails with PK_NO_ROOM where
+ * no block fits, naming what is too large, and with the argument errors. */
+PK_API pk_status pk_kv_capacity(const pk_kernel *kernel, int64_t device_bytes, double utilization, int64_t block,
+                                pk_capacity *capacity, pk_error *error);
+
+/* How many sequences of `tokens` tokens fit in `bytes`, each admitted with all that the engine may have in flight. */
+PK_API PK_PURE int64_t pk_sequences_that_fit(const pk_kernel *kernel, int64_t bytes, int64_t tokens);
+
+/* ---- transfers ------------------------------------------------------------------------------------------------ */
+
+/* Seen from the GPU: PK_TO_TIER writes, PK_FROM_TIER, and any other value, reads. */
+enum { PK_TO_TIER = 1, PK_FROM_TIER = 2 };
+
+/* The index of a tier by name; -1 when there is none. */
+PK_API PK_PURE int32_t pk_find_tier(const pk_kernel *kernel, const char *name);
+
+/* One of `queue_depth` equal transfers at once. INT64_MAX for a tier that does not exist. */
+PK_API PK_PURE int64_t pk_tier_time_ns(const pk_kernel *kernel, int32_t tier, int32_t direction, int64_t bytes,
+                                       int64_t queue_depth);
+
+/* Where a rank is. The pool is carried for the caller; no link depends on it. */
+typedef struct pk_placement {
+    int64_t node;
+    int64_t rack;
+    int32_t pool;
+    int32_t reserved;
+} pk_placement;
+
+/* One link of a handoff. Kernels of one deployment name the same link by the same kind and place. */
+typedef enum pk_link_kind {
+    PK_LINK_NODE = 1, /* the NVLink of node `place` */
+    PK_LINK_RACK = 2, /* that of rack `place`, one NVLink domain */
+    PK_LINK_NIC = 3   /* what node `place` has to the fabric */
+} pk_link_kind;
+typedef struct pk_link_use {
+    int32_t kind; /* pk_link_kind */
+    int32_t reserved;
+    int64_t place;
+    double bytes_per_second;
+} pk_link_use;
+
+/* The caches of one request on their way from a prefill to a decode rank: what crosses every one of the links, and the
+ * least time it takes. */
+typedef struct pk_transfer_demand {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t bytes;
+    int64_t floor_ns;
+    int32_t link_count;
+    int32_t reserved;
+    pk_link_use links[2];
+} pk_transfer_demand;
+
+#ifndef PK_CDEF
+#define PK_TRANSFER_DEMAND_INIT {sizeof(pk_transfer_demand), 0, 0, 0, 0, 0, {{0, 0, 0, 0}, {0, 0, 0, 0}}}
+#endif
+
+/* What a request of `tokens` tokens moves to a rank of this kernel's pool. Fails with the argument errors. */
+PK_API pk_status pk_pd_transfer_demand(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
+                                       const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+
+/* PK_OK for a demand that a simulator can place on its links; names what is wrong otherwise. */
+PK_API pk_status pk_transfer_demand_check(const pk_transfer_demand *demand, pk_error *error);
+
+/* How long a demand takes with nothing else on its links; INT64_MAX on a link without bandwidth. */
+PK_API PK_PURE int64_t pk_alone_time_ns(const pk_transfer_demand *demand);
+
+/* pk_alone_time_ns of pk_pd_transfer_demand. */
+PK_API PK_PURE int64_t pk_pd_transfer_time_ns(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
+                                              const pk_placement *target);
+
+/* ---- host work outside the steps ------------------------------------------------------------------------------ */
+
+/* Before a request can be scheduled, without queueing; 0 for no tokens. */
+PK_API PK_PURE int64_t pk_admission_overhead_ns(const pk_kernel *kernel, int64_t prompt_tokens);
+
+/* For each token handed out, and when a request ends: the latter counts toward its own end alone. */
+PK_API PK_PURE int64_t pk_output_token_overhead_ns(const pk_kernel *kernel);
+PK_API PK_PURE int64_t pk_completion_overhead_ns(const pk_kernel *kernel);
 
 /* ---- the laws, one by one ------------------------------------------------------------------------------------ */
 

@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { PK__MAX_ARRAY = 4096 };
 
@@ -110,6 +111,10 @@ static void check_host(checker *check, const pk_host *host) {
     duration(check, "replay_ns", host->replay_ns);
     duration(check, "eager_layer_ns", host->eager_layer_ns);
     duration(check, "kernel_ns", host->kernel_ns);
+    duration(check, "admission_request_ns", host->admission_request_ns);
+    duration(check, "admission_token_ns", host->admission_token_ns);
+    duration(check, "output_token_ns", host->output_token_ns);
+    duration(check, "completion_ns", host->completion_ns);
 }
 
 static void check_head(checker *check, const pk_spec *spec) {
@@ -124,6 +129,7 @@ static void check_head(checker *check, const pk_spec *spec) {
     not_negative(check, "flops_per_row", head->flops_per_row);
     not_negative(check, "bytes", head->bytes);
     not_negative(check, "gather_bytes_per_row", head->gather_bytes_per_row);
+    not_negative(check, "stored_bytes", head->stored_bytes);
 }
 
 static void check_layer(checker *check, const pk_spec *spec, uint32_t i) {
@@ -140,6 +146,8 @@ static void check_layer(checker *check, const pk_spec *spec, uint32_t i) {
     not_negative(check, "dense_flops_per_token", layer->dense_flops_per_token);
     not_negative(check, "dense_bytes", layer->dense_bytes);
     not_negative(check, "elementwise_bytes_per_token", layer->elementwise_bytes_per_token);
+    not_negative(check, "stored_bytes", layer->stored_bytes);
+    not_negative(check, "replicated_bytes", layer->replicated_bytes);
     if (layer->recurrent.law == PK_RECURRENT_NONE) return;
     law_in(check, "recurrent.law", layer->recurrent.law, PK_RECURRENT_FLOOR_RATE);
     unused(check, "recurrent.reserved", layer->recurrent.reserved);
@@ -208,6 +216,9 @@ static void check_experts(checker *check, const pk_experts *experts, uint32_t i)
     not_negative(check, "flops_per_token_and_expert", experts->flops_per_token_and_expert);
     not_negative(check, "bytes_per_expert", experts->bytes_per_expert);
     positive(check, "imbalance", experts->imbalance);
+    not_negative(check, "stored_bytes_per_expert", experts->stored_bytes_per_expert);
+    integer_in(check, "redundant", experts->redundant, 0, experts->experts - 1);
+    count(check, "ranks", experts->ranks);
 }
 
 static void check_collective(checker *check, const pk_spec *spec, uint32_t i) {
@@ -239,6 +250,77 @@ static void check_group(checker *check, const pk_group *group, uint32_t i) {
     unused(check, "reserved", group->reserved);
 }
 
+/* Bytes of a rank: 2^60 at most, so that a sum of a few of them is exact. */
+static void bytes(checker *check, const char *field, int64_t value) {
+    integer_in(check, field, value, 0, (int64_t)1 << 60);
+}
+
+static void check_memory(checker *check, const pk_memory *memory) {
+    enter_part(check, "memory");
+    integer_in(check, "device_bytes", memory->device_bytes, 1, (int64_t)1 << 60);
+    number_in(check, "utilization", memory->utilization, 1e-30, 1);
+    not_negative(check, "embedding_bytes", memory->embedding_bytes);
+    not_negative(check, "activation_buffers", memory->activation_buffers);
+    integer_in(check, "activation_tokens", memory->activation_tokens, 1, INT64_MAX);
+    integer_in(check, "activation_width", memory->activation_width, 1, INT64_MAX);
+    bytes(check, "activation_floor_bytes", memory->activation_floor_bytes);
+    bytes(check, "graph_bytes", memory->graph_bytes);
+    bytes(check, "communicator_bytes", memory->communicator_bytes);
+    bytes(check, "workspace_bytes", memory->workspace_bytes);
+    flag(check, "inside_budget", memory->inside_budget);
+    integer_in(check, "draft_tokens", memory->draft_tokens, 0, INT32_MAX);
+    integer_in(check, "block", memory->block, 1, INT64_MAX);
+    integer_in(check, "in_flight_tokens", memory->in_flight_tokens, 1, INT64_MAX);
+    integer_in(check, "model_length", memory->model_length, 0, INT64_MAX);
+    not_negative(check, "pool_block_bytes", memory->pool_block_bytes);
+}
+
+static void check_links(checker *check, const pk_links *links) {
+    enter_part(check, "links");
+    not_negative(check, "host_bytes_per_second", links->host_bytes_per_second);
+    not_negative(check, "node_bytes_per_second", links->node_bytes_per_second);
+    not_negative(check, "fabric_bytes_per_second", links->fabric_bytes_per_second);
+    duration(check, "handoff_floor_ns", links->handoff_floor_ns);
+    flag(check, "rack_is_one_domain", links->rack_is_one_domain);
+    unused(check, "reserved", links->reserved);
+}
+
+static void check_cache(checker *check, const pk_cache_group *group, uint32_t i) {
+    enter(check, "caches", i);
+    law_in(check, "kind", group->kind, PK_CACHE_CHECKPOINTS);
+    count(check, "layers", group->layers);
+    count(check, "tokens_per_entry", group->tokens_per_entry);
+    integer_in(check, "sharded", group->sharded, 0, group->kind == PK_CACHE_TOKENS);
+    integer_in(check, "pages", group->pages, 0, INT32_MAX);
+    flag(check, "handed_over", group->handed_over);
+    integer_in(check, "block", group->block, 1, INT64_MAX);
+    integer_in(check, "window", group->window, group->kind == PK_CACHE_RING, INT64_MAX);
+    not_negative(check, "entry_bytes", group->entry_bytes);
+}
+
+/* A name ends inside its array and is neither empty nor another tier's. */
+static void check_tier_name(checker *check, const pk_tier *tiers, uint32_t i) {
+    if (check->status != PK_OK) return;
+    const char *problem = NULL;
+    if (memchr(tiers[i].name, '\0', sizeof tiers[i].name) == NULL) problem = "is not terminated";
+    else if (tiers[i].name[0] == '\0') problem = "is empty";
+    for (uint32_t other = 0; problem == NULL && other < i; other++)
+        if (strcmp(tiers[other].name, tiers[i].name) == 0) problem = "is that of another tier";
+    if (problem == NULL) return;
+    char name[96];
+    field_name(check, "name", name, sizeof name);
+    check->status = pk__fail(check->error, PK_SPEC_VALUE, name, "%s %s; accepted are at most %zu bytes, each name once",
+                             name, problem, sizeof tiers[i].name - 1);
+}
+
+static void check_tier(checker *check, const pk_tier *tiers, uint32_t i) {
+    enter(check, "tiers", i);
+    check_tier_name(check, tiers, i);
+    positive(check, "read_bytes_per_second", tiers[i].read_bytes_per_second);
+    positive(check, "write_bytes_per_second", tiers[i].write_bytes_per_second);
+    not_negative(check, "latency_us", tiers[i].latency_us);
+}
+
 static void check_arrays(checker *check, const pk_spec *spec) {
     integer_in(check, "layer_count", spec->layer_count, 1, PK__MAX_ARRAY);
     integer_in(check, "draft_layer_count", spec->draft_layer_count, 0, PK__MAX_ARRAY);
@@ -250,6 +332,8 @@ static void check_arrays(checker *check, const pk_spec *spec) {
     array(check, "collectives", spec->collectives, spec->collective_count);
     array(check, "collective_laws", spec->collective_laws, spec->collective_law_count);
     array(check, "groups", spec->groups, spec->group_count);
+    array(check, "caches", spec->caches, spec->cache_count);
+    array(check, "tiers", spec->tiers, spec->tier_count);
 }
 
 static void check_part(checker *check, const pk_spec *spec) {
@@ -275,6 +359,8 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
     check_gemm(&check, &spec->gemm);
     check_host(&check, &spec->host);
     check_head(&check, spec);
+    check_memory(&check, &spec->memory);
+    check_links(&check, &spec->links);
     leave(&check);
     uint32_t layers = spec->layer_count + spec->draft_layer_count;
     for (uint32_t i = 0; check.status == PK_OK && i < layers; i++) check_layer(&check, spec, i);
@@ -291,5 +377,7 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
         check_collective_law(&check, &spec->collective_laws[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->group_count; i++)
         check_group(&check, &spec->groups[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->cache_count; i++) check_cache(&check, &spec->caches[i], i);
+    for (uint32_t i = 0; check.status == PK_OK && i < spec->tier_count; i++) check_tier(&check, spec->tiers, i);
     return check.status;
 }

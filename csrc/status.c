@@ -63,9 +63,10 @@ int64_t pk__add(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a
 
 int64_t pk__multiply(int64_t a, int64_t b) { return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b; }
 
-int64_t pk_nanoseconds(double seconds) {
-    double ns = seconds * 1e9;
-    if (!(ns > 0)) return 0;
-    if (ns >= 0x1p63) return INT64_MAX;
-    return (int64_t)ns;
+int64_t pk__whole(double value) {
+    if (!(value > 0)) return 0;
+    if (value >= 0x1p63) return INT64_MAX;
+    return (int64_t)value;
 }
+
+int64_t pk_nanoseconds(double seconds) { return pk__whole(seconds * 1e9); }

@@ -1,4 +1,4 @@
-"""pykernel: how long one step of an LLM-serving engine takes.
+"""pykernel: how long one step of an LLM-serving engine takes, and what it holds in memory.
 
 >>> import pykernel
 >>> kernel = pykernel.open("deepseek-v3-h200-fp8-tp8")
@@ -32,11 +32,17 @@ from pykernel.interface import (
     RESOURCES,
     CoefficientOrigin,
     CostModel,
+    Direction,
     Evidence,
+    KVCapacity,
+    LinkUse,
+    MemoryBreakdown,
     Override,
+    Placement,
     Request,
     Resolution,
     StepEstimate,
+    TransferDemand,
 )
 from pykernel.kernel import Kernel
 from pykernel.models import new
@@ -55,14 +61,19 @@ __all__ = [
     "BatchError",
     "CoefficientOrigin",
     "CostModel",
+    "Direction",
     "DocumentError",
     "Evidence",
     "Explanation",
     "ImageError",
     "Inputs",
+    "KVCapacity",
     "Kernel",
     "LawSwitches",
+    "LinkUse",
+    "MemoryBreakdown",
     "Override",
+    "Placement",
     "PluginError",
     "Problem",
     "PykernelError",
@@ -73,6 +84,7 @@ __all__ = [
     "Rules",
     "StepEstimate",
     "Term",
+    "TransferDemand",
     "load_bundle",
     "new",
     "open",

@@ -12,9 +12,11 @@ from pykernel.collectives import CollectivePlan
 from pykernel.explain import Labels
 from pykernel.plan import ExpertsPlan, GemmPlan, LayerPlan, Plan, ReadPlan, ScorerPlan
 from pykernel.resolve import Resolved
+from pykernel.resolve.caches import CacheGroup
 from pykernel.resolve.laws import CollectiveLaw, DecodeLaw, GemmLaw, PrefillLaw
 from pykernel.resolve.layout import Group
 from pykernel.resolve.model_facts import LATENT_KINDS
+from pykernel.resolve.transfers import Links, Tier
 from pykernel.switches import LawSwitches
 
 _GRAPH_MODES = {"NONE": lib.PK_GRAPH_NONE, "PIECEWISE": lib.PK_GRAPH_PIECEWISE, "FULL": lib.PK_GRAPH_FULL}
@@ -28,6 +30,12 @@ _UNITS = {
     "prefill_rows": lib.PK_UNITS_PREFILL_ROWS,
     "context_chunks": lib.PK_UNITS_CONTEXT_CHUNKS,
 }
+_CACHES = {
+    "tokens": lib.PK_CACHE_TOKENS,
+    "ring": lib.PK_CACHE_RING,
+    "state": lib.PK_CACHE_STATE,
+    "checkpoints": lib.PK_CACHE_CHECKPOINTS,
+}
 _ARRAYS = {
     "layers": ("pk_layer[]", "layer_count"),
     "attentions": ("pk_attention[]", "attention_count"),
@@ -37,6 +45,8 @@ _ARRAYS = {
     "collectives": ("pk_collective[]", "collective_count"),
     "collective_laws": ("pk_collective_law[]", "collective_law_count"),
     "groups": ("pk_group[]", "group_count"),
+    "caches": ("pk_cache_group[]", "cache_count"),
+    "tiers": ("pk_tier[]", "tier_count"),
 }
 """The arrays of a spec: the C type and the field that holds the length."""
 
@@ -55,6 +65,8 @@ class Spec:
         self._rows: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
         self._extend("groups", [_group(group) for group in resolved.layout.groups.values()])
         self._extend("collective_laws", [_collective_law(law) for law in resolved.laws.collectives.values()])
+        self._extend("caches", [_cache_group(group) for group in resolved.caches.groups])
+        self._extend("tiers", [_tier(tier) for tier in resolved.links.tiers])
         for layer in (*plan.layers, *plan.draft_layers):
             self._add_layer(layer)
         self.struct = ffi.new("pk_spec *", self._top(plan, switches))
@@ -86,6 +98,29 @@ class Spec:
             "gemm": _gemm_law(resolved.laws.gemm),
             "host": self._host(plan),
             "head": self._head(plan, switches),
+            "memory": self._memory(plan, switches),
+            "links": _links(resolved.links),
+        }
+
+    def _memory(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
+        memory, settings = self._resolved.memory, self._resolved.settings
+        return {
+            "device_bytes": memory.device_bytes,
+            "utilization": memory.utilization,
+            "embedding_bytes": plan.embedding_bytes,
+            "activation_buffers": memory.activation_buffers,
+            "activation_tokens": settings.max_num_batched_tokens,
+            "activation_width": memory.activation_width,
+            "activation_floor_bytes": memory.activation_floor_bytes,
+            "graph_bytes": memory.graph_bytes,
+            "communicator_bytes": memory.communicator_bytes,
+            "workspace_bytes": memory.workspace_bytes,
+            "inside_budget": int(not switches.communicator_before_snapshot),
+            "draft_tokens": settings.draft_tokens,
+            "block": settings.block_size,
+            "in_flight_tokens": memory.in_flight_tokens,
+            "model_length": self._resolved.pool.engine.max_model_len,
+            "pool_block_bytes": self._resolved.caches.pool_block_bytes,
         }
 
     def _host(self, plan: Plan) -> dict[str, Any]:
@@ -101,6 +136,10 @@ class Spec:
             "replay_ns": host.replay_ns,
             "eager_layer_ns": host.eager_layer_ns,
             "kernel_ns": host.kernel_ns,
+            "admission_request_ns": host.admission_request_ns,
+            "admission_token_ns": host.admission_token_ns,
+            "output_token_ns": host.output_token_ns,
+            "completion_ns": host.completion_ns,
         }
 
     def _head(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
@@ -115,6 +154,7 @@ class Spec:
             "flops_per_row": head.dense_flops_per_token,
             "bytes": head.dense_bytes,
             "gather_bytes_per_row": plan.gathered_row_bytes,
+            "stored_bytes": head.stored_bytes,
         }
 
     def _add_layer(self, layer: LayerPlan) -> None:
@@ -134,6 +174,8 @@ class Spec:
             "dense_bytes": layer.dense_bytes,
             "elementwise_bytes_per_token": layer.elementwise_bytes_per_token,
             "recurrent": self._recurrent(layer.recurrent_kind),
+            "stored_bytes": layer.stored_bytes,
+            "replicated_bytes": layer.replicated_bytes,
         }
         for name, (first, count) in parts.items():
             row[f"{name}_first"], row[f"{name}_count"] = first, count
@@ -220,6 +262,9 @@ class Spec:
             "flops_per_token_and_expert": experts.flops_per_token_and_expert,
             "bytes_per_expert": experts.bytes_per_expert,
             "imbalance": self._resolved.laws.imbalance,
+            "stored_bytes_per_expert": experts.stored_bytes_per_expert,
+            "redundant": placement.redundant,
+            "ranks": placement.ranks,
         }
 
     def _collective(self, collective: CollectivePlan) -> dict[str, Any]:
@@ -251,6 +296,39 @@ def _read_law(read: ReadPlan) -> dict[str, Any]:
         "top_k": read.top_k,
         "compress_ratio": read.compress_ratio,
         "window": read.window,
+    }
+
+
+def _cache_group(group: CacheGroup) -> dict[str, Any]:
+    return {
+        "kind": _CACHES[group.kind],
+        "layers": group.layers,
+        "tokens_per_entry": group.tokens_per_entry,
+        "sharded": int(group.sharded),
+        "pages": group.pages,
+        "handed_over": int(group.handed_over),
+        "block": group.block,
+        "window": group.window,
+        "entry_bytes": group.entry_bytes,
+    }
+
+
+def _tier(tier: Tier) -> dict[str, Any]:
+    return {
+        "name": tier.name.encode(),
+        "read_bytes_per_second": tier.read_bytes_per_second,
+        "write_bytes_per_second": tier.write_bytes_per_second,
+        "latency_us": tier.latency_us,
+    }
+
+
+def _links(links: Links) -> dict[str, Any]:
+    return {
+        "host_bytes_per_second": links.host_bytes_per_second,
+        "node_bytes_per_second": links.node_bytes_per_second,
+        "fabric_bytes_per_second": links.fabric_bytes_per_second,
+        "handoff_floor_ns": links.handoff_floor_ns,
+        "rack_is_one_domain": int(links.rack_is_one_domain),
     }
 
 

@@ -6,10 +6,13 @@ are integers of nanoseconds (suffix `_ns`), sizes integers of bytes, both per ra
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from pykernel.errors import ArgumentError
 
 if TYPE_CHECKING:
     from pykernel.batch import Batch
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 RESOURCES: tuple[str, ...] = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 """What a step can wait for, in the order that breaks ties of the bottleneck."""
+
+INT64_MAX = 2**63 - 1
+"""The largest duration and size: what is larger, and what never ends, is this."""
 
 EVIDENCE_METHODS = frozenset({"measured", "literature", "vendor_spec"})
 """Methods of a coefficient that rest on something other than a guess (blis-schemas, coefficient vocabulary)."""
@@ -163,6 +169,137 @@ class Resolution:
         return max(self.expert_parallel_width, 1)
 
 
+# ---- memory ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBreakdown:
+    """Bytes that a rank takes from the engine's budget before any sequence.
+
+    weights : as stored, scales included; of the fullest rank, replicas of experts not counted.
+    activation_peak : of the widest step.
+    cuda_graph : captured graphs.
+    eplb_redundant : replicas of experts.
+    comm_buffers : the communicator's and the engine's own, where they count inside the budget.
+    """
+
+    weights: int
+    activation_peak: int
+    cuda_graph: int
+    eplb_redundant: int
+    comm_buffers: int
+
+    @property
+    def total(self) -> int:
+        """The sum of the five, bytes."""
+        parts = self.weights + self.activation_peak + self.cuda_graph + self.eplb_redundant + self.comm_buffers
+        return min(parts, INT64_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class KVCapacity:
+    """The room for sequences on one rank.
+
+    bytes : of the budget, after the fixed bytes.
+    block_bytes, block_tokens : one block of every growing cache, and the tokens of a sequence that it holds.
+    blocks : that fit; 0 where nothing grows with a sequence.
+    tokens : in all blocks; `INT64_MAX` where nothing grows.
+    device_bytes, budget_bytes : of the part, and what the engine uses of it.
+    pre_snapshot_fits : whether what is held before the budget is taken leaves the budget free; the engine does not
+        start otherwise.
+    charge : bytes of a sequence of so many tokens when it is admitted.
+    """
+
+    bytes: int
+    block_bytes: int
+    block_tokens: int
+    blocks: int
+    tokens: int
+    device_bytes: int
+    budget_bytes: int
+    pre_snapshot_fits: bool
+    charge: Callable[[int], int] = field(repr=False, compare=False)
+
+    def sequences(self, tokens: int) -> int:
+        """Sequences of `tokens` tokens that fit at once; `INT64_MAX` where they hold nothing."""
+        each = self.charge(tokens)
+        return self.bytes // each if each else INT64_MAX
+
+
+# ---- transfers -------------------------------------------------------------------------------------------------
+
+
+class Direction:
+    """The directions of a tier transfer, seen from the GPU."""
+
+    TO_TIER = "to_tier"
+    FROM_TIER = "from_tier"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a rank is: its node, its rack, and the role of its pool (which no link depends on)."""
+
+    node: int
+    rack: int
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """One link that a handoff crosses, and the rate it has there.
+
+    `link` is opaque and only to be compared: kernels of one deployment give one link one name.
+    """
+
+    link: str
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class TransferDemand:
+    """What a handoff asks of links that others may use as well.
+
+    `bytes` cross every one of `links`, and no handoff ends before `floor_ns`.
+    """
+
+    bytes: int
+    floor_ns: int
+    links: tuple[LinkUse, ...]
+
+    def check(self) -> None:
+        """Raise `ArgumentError` for a demand that cannot be placed on links."""
+        for name in ("bytes", "floor_ns"):
+            if getattr(self, name) < 0:
+                raise ArgumentError(f"{name} is {getattr(self, name)}, must be >= 0")
+        if self.bytes > 0 and not self.links:
+            raise ArgumentError(f"links are empty, but {self.bytes} bytes must cross one")
+        names = [use.link for use in self.links]
+        for use in self.links:
+            if not use.link:
+                raise ArgumentError("a link has no name")
+            if names.count(use.link) > 1:
+                raise ArgumentError(f"link {use.link} is listed twice")
+            if not (use.bytes_per_second > 0 and math.isfinite(use.bytes_per_second)):
+                rate = use.bytes_per_second
+                raise ArgumentError(f"bytes_per_second of link {use.link} is {rate}, must be positive and finite")
+
+    def alone_time_ns(self) -> int:
+        """Time with nothing else on the links, ns: the floor, or the bytes at the slowest rate where that is longer.
+
+        `INT64_MAX` on a link without bandwidth. The longer of the two in seconds becomes nanoseconds once, truncated,
+        so that a floor of 15 ns is 14.
+        """
+        if not self.links:
+            return self.floor_ns
+        seconds = self.floor_ns // 10**9 + (self.floor_ns % 10**9) / 1e9
+        if self.bytes > 0:
+            rate = min(use.bytes_per_second for use in self.links)
+            seconds = max(seconds, self.bytes / rate if rate > 0 else math.inf)
+        ns = seconds * 1e9
+        return int(ns) if ns < 2.0**63 else INT64_MAX
+
+
 class CostModel(ABC):
     """A cost model: prices one pool of one deployment.
 
@@ -177,6 +314,96 @@ class CostModel(ABC):
     @abstractmethod
     def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
         """Write the price of one step into the caller's `estimate`; the same values as `step_time`."""
+
+    @abstractmethod
+    def fixed_bytes(self) -> MemoryBreakdown:
+        """What a rank takes from the engine's budget before any sequence, bytes."""
+
+    @abstractmethod
+    def pre_snapshot_bytes(self) -> int:
+        """What a rank holds before the engine measures the memory that its budget is a share of, bytes."""
+
+    @abstractmethod
+    def sequence_variable_bytes(self, tokens: int) -> int:
+        """What a sequence of `tokens` tokens holds on a rank that grows with it, in whole pages, bytes."""
+
+    @abstractmethod
+    def sequence_fixed_bytes(self) -> int:
+        """What a decoding sequence holds beside that on a rank: recurrent state, and the rings of windows, bytes."""
+
+    @abstractmethod
+    def sequence_admission_bytes(self) -> int:
+        """The same with the most tokens that the engine may have in flight for it: what admission sets aside."""
+
+    @abstractmethod
+    def sequence_bounded_bytes(self, in_flight: int) -> int:
+        """The same with `in_flight` tokens that are scheduled and not settled."""
+
+    @abstractmethod
+    def sequence_bounded_bytes_at(self, computed: int, in_flight: int) -> int:
+        """The same for a sequence of which only `computed` tokens have been computed."""
+
+    def max_tokens_for(self, bytes: int) -> int:
+        """Tokens of the longest sequence whose growing part fits in `bytes` bytes; `INT64_MAX` where nothing grows."""
+        if self.sequence_variable_bytes(INT64_MAX) <= bytes:
+            return INT64_MAX
+        fits, too_many = 0, INT64_MAX
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if self.sequence_variable_bytes(middle) <= bytes:
+                fits = middle
+            else:
+                too_many = middle
+        return fits
+
+    @abstractmethod
+    def kv_capacity(
+        self,
+        *,
+        gpu_memory_bytes: int | None = None,
+        gpu_memory_utilization: float | None = None,
+        block_size: int | None = None,
+    ) -> KVCapacity:
+        """The room that the part's memory leaves for sequences.
+
+        Parameters
+        ----------
+        gpu_memory_bytes : of the part, by default the chip's.
+        gpu_memory_utilization : share that the engine uses, in (0, 1]; by default the deployment's, else 0.92.
+        block_size : tokens of a block; by default the deployment's.
+
+        Raises `RefusedError` where the model leaves no room for a block, `ArgumentError` for a value out of range.
+        """
+
+    @abstractmethod
+    def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
+        """Time of one of `queue_depth` equal transfers at once, ns; `INT64_MAX` for a tier that does not exist.
+
+        `direction` is one of `Direction`; any other reads.
+        """
+
+    @abstractmethod
+    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
+        """What the handoff of a request of `tokens` tokens moves to a rank of this kernel's pool, and over which links.
+
+        Ask the kernel of the pool that receives: a rank moves what it owns.
+        """
+
+    def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
+        """Time of that handoff with nothing else on its links, ns."""
+        return self.pd_transfer_demand(tokens, source, target).alone_time_ns()
+
+    @abstractmethod
+    def admission_overhead_ns(self, prompt_tokens: int) -> int:
+        """Host time before a request can be scheduled, queueing left out, ns; 0 for no tokens."""
+
+    @abstractmethod
+    def output_token_overhead_ns(self) -> int:
+        """Host time for each token handed out, outside the step, ns."""
+
+    @abstractmethod
+    def completion_overhead_ns(self) -> int:
+        """Host time when a request ends, which counts toward its own end alone, ns."""
 
     @abstractmethod
     def provenance(self) -> tuple[CoefficientOrigin, ...]:

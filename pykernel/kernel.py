@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from typing import Any
 
 from pykernel._native import ffi, lib
@@ -12,7 +13,20 @@ from pykernel.documents import Inputs, Pool
 from pykernel.errors import ArgumentError, BatchError, PykernelError, RefusedError
 from pykernel.explain import Explanation, read_terms
 from pykernel.flatten import Spec
-from pykernel.interface import RESOURCES, CoefficientOrigin, CostModel, Resolution, StepEstimate
+from pykernel.interface import (
+    INT64_MAX,
+    RESOURCES,
+    CoefficientOrigin,
+    CostModel,
+    Direction,
+    KVCapacity,
+    LinkUse,
+    MemoryBreakdown,
+    Placement,
+    Resolution,
+    StepEstimate,
+    TransferDemand,
+)
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST, LawSwitches
@@ -44,6 +58,7 @@ class Kernel(CostModel):
         self._provenance = resolved.provenance
         self._settings = resolved.settings
         self._layout = resolved.layout
+        self._tiers = {tier.name: index for index, tier in enumerate(resolved.links.tiers)}
 
     def step_time(self, batch: Batch) -> StepEstimate:
         estimate = StepEstimate()
@@ -70,6 +85,88 @@ class Kernel(CostModel):
         estimate, terms = self.step_time(batch), read_terms(self._handle, batch)
         return Explanation(estimate, self._labels.terms(terms, {origin.name: origin for origin in self._provenance}))
 
+    def fixed_bytes(self) -> MemoryBreakdown:
+        out, error = _out("pk_memory_breakdown"), error_struct()
+        raise_for(lib.pk_fixed_bytes(self._handle, out, error), error, PykernelError)
+        return MemoryBreakdown(out.weights, out.activation_peak, out.cuda_graph, out.eplb_redundant, out.comm_buffers)
+
+    def pre_snapshot_bytes(self) -> int:
+        return int(lib.pk_pre_snapshot_bytes(self._handle))
+
+    def sequence_variable_bytes(self, tokens: int) -> int:
+        return int(lib.pk_sequence_variable_bytes(self._handle, _int64("tokens", tokens)))
+
+    def sequence_fixed_bytes(self) -> int:
+        return int(lib.pk_sequence_fixed_bytes(self._handle))
+
+    def sequence_admission_bytes(self) -> int:
+        return int(lib.pk_sequence_admission_bytes(self._handle))
+
+    def sequence_bounded_bytes(self, in_flight: int) -> int:
+        return int(lib.pk_sequence_bounded_bytes(self._handle, _int64("in_flight", in_flight)))
+
+    def sequence_bounded_bytes_at(self, computed: int, in_flight: int) -> int:
+        arguments = _int64("computed", computed), _int64("in_flight", in_flight)
+        return int(lib.pk_sequence_bounded_bytes_at(self._handle, *arguments))
+
+    def max_tokens_for(self, bytes: int) -> int:
+        return int(lib.pk_max_tokens_for(self._handle, _int64("bytes", bytes)))
+
+    def kv_capacity(
+        self,
+        *,
+        gpu_memory_bytes: int | None = None,
+        gpu_memory_utilization: float | None = None,
+        block_size: int | None = None,
+    ) -> KVCapacity:
+        device = _positive("gpu_memory_bytes", gpu_memory_bytes)
+        block = _positive("block_size", block_size)
+        out, error = _out("pk_capacity"), error_struct()
+        status = lib.pk_kv_capacity(self._handle, device, _share(gpu_memory_utilization), block, out, error)
+        raise_for(status, error, RefusedError)
+        admission = self.sequence_admission_bytes()
+        return KVCapacity(
+            bytes=out.bytes,
+            block_bytes=out.block_bytes,
+            block_tokens=out.block_tokens,
+            blocks=out.blocks,
+            tokens=out.tokens,
+            device_bytes=out.device_bytes,
+            budget_bytes=out.budget_bytes,
+            pre_snapshot_fits=bool(out.pre_snapshot_fits),
+            charge=lambda tokens: min(self.sequence_variable_bytes(tokens) + admission, INT64_MAX),
+        )
+
+    def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
+        way = lib.PK_TO_TIER if direction == Direction.TO_TIER else lib.PK_FROM_TIER
+        size, depth = _int64("bytes", bytes), _int64("queue_depth", queue_depth)
+        return int(lib.pk_tier_time_ns(self._handle, self._tiers.get(tier, -1), way, size, depth))
+
+    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
+        out, error = _out("pk_transfer_demand"), error_struct()
+        ends = _place("source", source), _place("target", target)
+        status = lib.pk_pd_transfer_demand(self._handle, _int64("tokens", tokens), *ends, out, error)
+        raise_for(status, error, PykernelError)
+        links = [out.links[index] for index in range(out.link_count)]
+        return TransferDemand(
+            out.bytes,
+            out.floor_ns,
+            tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
+        )
+
+    def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
+        ends = _place("source", source), _place("target", target)
+        return int(lib.pk_pd_transfer_time_ns(self._handle, _int64("tokens", tokens), *ends))
+
+    def admission_overhead_ns(self, prompt_tokens: int) -> int:
+        return int(lib.pk_admission_overhead_ns(self._handle, _int64("prompt_tokens", prompt_tokens)))
+
+    def output_token_overhead_ns(self) -> int:
+        return int(lib.pk_output_token_overhead_ns(self._handle))
+
+    def completion_overhead_ns(self) -> int:
+        return int(lib.pk_completion_overhead_ns(self._handle))
+
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
         return self._provenance
 
@@ -93,6 +190,49 @@ class Kernel(CostModel):
 
     def prefill_context_parallel_width(self) -> int:
         return self._layout.pcp
+
+
+_LINKS = {lib.PK_LINK_NODE: "nvlink of node", lib.PK_LINK_RACK: "nvlink of rack", lib.PK_LINK_NIC: "nic of node"}
+
+
+def _int64(name: str, value: int) -> int:
+    """An argument as the core takes it: whole, and held at the ends of its range."""
+    try:
+        return max(min(operator.index(value), INT64_MAX), -INT64_MAX - 1)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}, accepted is a whole number") from None
+
+
+def _positive(name: str, value: int | None) -> int:
+    """An argument that replaces a setting; 0 tells the core to keep it."""
+    if value is None:
+        return 0
+    whole = _int64(name, value)
+    if whole < 1:
+        raise ArgumentError(f"{name} is {value}, must be 1 or more")
+    return whole
+
+
+def _share(value: float | None) -> float:
+    if value is None:
+        return 0.0
+    if not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise ArgumentError(f"gpu_memory_utilization is {value!r}, must be above 0 and at most 1")
+    return float(value)
+
+
+def _place(name: str, placement: Placement) -> Any:
+    if not isinstance(placement, Placement):
+        raise ArgumentError(f"{name} is a {type(placement).__name__}, accepted is a pykernel.Placement")
+    return ffi.new(
+        "pk_placement *",
+        {"node": _int64(f"{name}.node", placement.node), "rack": _int64(f"{name}.rack", placement.rack)},
+    )
+
+
+def _out(kind: str) -> Any:
+    """A fresh struct of the core, for one call to fill."""
+    return ffi.new(f"{kind} *", {"struct_size": ffi.sizeof(kind)})
 
 
 def _new_handle(spec: Spec) -> Any:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pykernel.collectives import ACTIVATION_BYTES, CollectivePlan, context_collectives, dispatch, reduction
 from pykernel.documents import ModelGraph, Node
 from pykernel.resolve import Resolved
+from pykernel.resolve.caches import entry_bytes
 from pykernel.resolve.layout import Layout
-from pykernel.resolve.model_facts import LATENT_KINDS, StackKind, always_selected
-from pykernel.resolve.sparse_backend import PACKED_CELL_BYTES
+from pykernel.resolve.model_facts import StackKind, always_selected
+from pykernel.resolve.precision import WEIGHT_BYTES
 from pykernel.switches import LawSwitches
 
 
@@ -64,19 +65,21 @@ class ScorerPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExpertsPlan:
-    """One set of routed experts: FLOP of one token in one expert, weight bytes of one expert."""
+    """One set of routed experts: FLOP of one token in one expert, weight bytes of one expert, read and stored."""
 
     experts: int
     top_k: int
     flops_per_token_and_expert: float
     bytes_per_expert: float
+    stored_bytes_per_expert: float
 
 
 @dataclass(slots=True)
 class LayerPlan:
     """One kind of layer, and how often the stack holds it.
 
-    `shared_flops_per_token` is the work of experts that every token visits, dense like that of `gemms`.
+    `shared_flops_per_token` is the work of experts that every token visits, dense like that of `gemms`. A step reads
+    `dense_bytes`; memory holds `stored_bytes`, scales included, and `replicated_bytes` whole on every rank.
     """
 
     id: str
@@ -84,6 +87,8 @@ class LayerPlan:
     gemm_flops_per_token: float = 0.0
     shared_flops_per_token: float = 0.0
     dense_bytes: float = 0.0
+    stored_bytes: float = 0.0
+    replicated_bytes: float = 0.0
     elementwise_bytes_per_token: float = 0.0
     gemms: list[GemmPlan] = field(default_factory=list)
     attention: AttentionPlan | None = None
@@ -105,6 +110,7 @@ class Plan:
     layers, draft_layers : kinds of the stack, and of the speculator where the deployment speculates with it.
     draft_passes : passes of the speculator after each step.
     gathered_row_bytes : one row of logits after their gather.
+    embedding_bytes : of the embedding; 0 where the output projection is the same matrix.
     """
 
     layers: list[LayerPlan]
@@ -112,6 +118,7 @@ class Plan:
     draft_passes: int
     head: LayerPlan
     gathered_row_bytes: float
+    embedding_bytes: float
 
     @property
     def depth(self) -> int:
@@ -137,16 +144,37 @@ class Plan:
 
 def make_plan(model: ModelGraph, resolved: Resolved, switches: LawSwitches) -> Plan:
     """The plan of a resolved deployment; `model` is the validated graph it was resolved from."""
-    planner = _Planner(model.global_.hidden_size, resolved)
+    planner = _Planner(model.global_.hidden_size, resolved, engine_weights=switches.engine_weights)
     facts = resolved.facts
     drafts = resolved.settings.draft_tokens if facts.draft_kinds else 0
     head_planner = _Planner(planner.hidden_size, resolved, 2.0 if switches.unquantized_head else 0.0)
+    head = head_planner.nodes("head", 1, model.head)
     return Plan(
         layers=[planner.layer(kind) for kind in facts.kinds],
         draft_layers=[planner.layer(kind) for kind in facts.draft_kinds] if drafts else [],
         draft_passes=drafts,
-        head=head_planner.nodes("head", 1, model.head),
+        head=head,
         gathered_row_bytes=float(model.global_.vocab_size * ACTIVATION_BYTES),
+        embedding_bytes=_embedding_bytes(model, head, switches),
+    )
+
+
+EMBEDDING_WIDTHS: dict[str, Callable[[float], float]] = {
+    "checkpoint": lambda width: width,
+    "unpacked": lambda width: width if width >= 1 else 2.0,
+    "sixteen_bit": lambda width: max(width, 2.0),
+}
+"""Bytes a parameter of the embedding, by switch, from the width of the checkpoint's format; it is never quantized."""
+
+
+def _embedding_bytes(model: ModelGraph, head: LayerPlan, switches: LawSwitches) -> float:
+    facts = model.global_
+    if facts.tie_word_embeddings and head.stored_bytes:
+        return 0.0
+    return (
+        facts.vocab_size
+        * facts.hidden_size
+        * EMBEDDING_WIDTHS[switches.embedding_width](WEIGHT_BYTES[facts.weight_dtype])
     )
 
 
@@ -156,6 +184,7 @@ class _Planner:
     resolved: Resolved
     least_weight_bytes: float = 0.0
     """Lower bound on the width of weights whose node states no format."""
+    engine_weights: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -186,6 +215,8 @@ class _Planner:
                 plan.kernels += 2  # one evaluation stands for dispatch and combine
             else:
                 CONTRIBUTIONS[node.op](self, node, plan)
+                if node.op == "GroupedGEMM" and not always_selected(node):
+                    self.hold_router(node, nodes, plan)
             previous = node
         return plan
 
@@ -193,9 +224,14 @@ class _Planner:
         width = self.resolved.precision.weight_bytes(node.weight_dtype)
         return width if node.weight_dtype else max(width, self.least_weight_bytes)
 
+    def stored_bytes(self, node: Node) -> float:
+        width = self.resolved.precision.stored_bytes(node.weight_dtype)
+        return width if node.weight_dtype else max(width, self.least_weight_bytes)
+
     def gemm(self, node: Node, previous: Node | None, plan: LayerPlan) -> None:
         plan.gemm_flops_per_token += 2.0 * node.n * node.k
         plan.dense_bytes += node.n * node.k * self.weight_bytes(node)
+        self.hold(node, plan)
         plan.kernels += 1
         column = node.k == self.hidden_size and node.n != self.hidden_size
         if column and previous is not None and previous.op == "GEMM":
@@ -206,6 +242,21 @@ class _Planner:
                 return
         plan.gemms.append(GemmPlan(node.n, node.k, column))
 
+    def hold(self, node: Node, plan: LayerPlan) -> None:
+        """Add a matrix to what memory holds (vllm/model_executor/models/deepseek_v2.py at v0.31.0)."""
+        stored = node.n * node.k * self.stored_bytes(node)
+        if self.engine_weights and (node.role in REPLICATED_ROLES or node.role.startswith("index_")):
+            plan.replicated_bytes += stored
+        else:
+            plan.stored_bytes += stored
+        if self.engine_weights and node.role == ABSORBED_ROLE:
+            plan.stored_bytes += node.n * node.k * ACTIVATION_BYTES
+
+    def hold_router(self, node: Node, nodes: list[Node], plan: LayerPlan) -> None:
+        """The router that a graph leaves out: 16 bits, whole on every rank."""
+        if self.engine_weights and not any(other.role == "router" for other in nodes):
+            plan.replicated_bytes += node.experts * self.hidden_size * ACTIVATION_BYTES
+
     def grouped_gemm(self, node: Node, plan: LayerPlan) -> None:
         width = self.weight_bytes(node)
         matrices = 3 if node.gated else 2  # gate, up and down, or up and down alone
@@ -214,16 +265,19 @@ class _Planner:
             shared = matrices * node.n * node.k * node.experts
         else:
             routed = matrices * node.n * (node.latent_size or node.k)
-            plan.experts.append(ExpertsPlan(node.experts, node.top_k, 2.0 * routed, routed * width))
+            plan.experts.append(
+                ExpertsPlan(node.experts, node.top_k, 2.0 * routed, routed * width, routed * self.stored_bytes(node))
+            )
             shared = matrices * (node.shared_intermediate_size or node.n) * node.k * node.shared_experts
         plan.shared_flops_per_token += 2.0 * shared
         plan.dense_bytes += shared * width
+        plan.stored_bytes += shared * self.stored_bytes(node)
 
     def attention(self, node: Node, primary: Node | None, plan: LayerPlan) -> None:
         plan.kernels += 2
         if primary is None:
             return
-        cache = self.cache_bytes(primary)
+        cache = entry_bytes(primary, self.layout.tp, self.resolved.precision)
         if node is primary:
             plan.attention = AttentionPlan(node.kind, node.n_q, node.d_h, node.window, cache, self.read(node))
         elif node.role:
@@ -231,14 +285,6 @@ class _Planner:
             share = node.n_kv * node.d_h / (primary.n_kv * primary.d_h)
             ratio = max(node.compress_ratio, 1)
             plan.scorers.append(ScorerPlan(node.kind, cache * share, node.window, ratio, self.sharded(node)))
-
-    def cache_bytes(self, node: Node) -> float:
-        """Bytes that one layer keeps of one token on one rank."""
-        precision = self.resolved.precision
-        if node.kind in LATENT_KINDS:
-            return PACKED_CELL_BYTES.get(precision.cache_format, node.d_h * precision.cache_element_bytes)
-        heads = max(node.n_kv // self.layout.tp, 1)  # a head is never split
-        return 2 * heads * node.d_h * precision.cache_element_bytes
 
     def sharded(self, node: Node) -> bool:
         """Whether decode-context ranks divide this cache; a window's ring is whole on every rank."""
@@ -265,6 +311,12 @@ class _Planner:
         plan.collectives += launched
         plan.kernels += len(launched)
 
+
+REPLICATED_ROLES = frozenset({"router", "qkv_a_proj", "q_a_proj", "kv_a_proj", "kv_a_proj_with_mqa", "fused_wqa_wkv"})
+"""Matrices that the engine keeps whole on every rank, beside those of indexers, by the roles that graphs give them."""
+
+ABSORBED_ROLE = "kv_b_proj"
+"""The up-projection of the latent, of which the engine keeps a copy multiplied into queries and outputs."""
 
 EMIT: dict[str, Callable[[Layout], bool]] = {
     "": lambda layout: True,

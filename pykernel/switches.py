@@ -18,12 +18,29 @@ class LawSwitches:
     vocabulary_gather : logits are gathered over the tensor-parallel group, 2 bytes a row and vocabulary entry.
     unquantized_head : the output projection's weights take at least 2 bytes a parameter unless the graph states their
         width; otherwise the served width.
+    embedding_width : bytes a parameter of the embedding in memory: `checkpoint` takes the checkpoint's format;
+        `unpacked` does so too, but 2 bytes for a format below one byte, in which nobody stores an embedding;
+        `sixteen_bit` takes 2 bytes at least, as the engine does.
+    communicator_before_snapshot : the communicator's buffers and the engine's workspace are held before the engine
+        takes its budget; otherwise they count as fixed bytes inside it.
+    engine_weights : routers and the down-projections of latent attention and indexers are whole on every rank, and
+        latent attention keeps its absorbed matrices as a 16-bit copy, as the engine does; otherwise tensor
+        parallelism divides every matrix of the graph, and there is nothing beside them.
     """
 
     head_on_sampled_rows: bool = True
     vocabulary_gather: bool = True
     unquantized_head: bool = True
+    embedding_width: str = "unpacked"
+    communicator_before_snapshot: bool = True
+    engine_weights: bool = False
 
 
 NEWEST = LawSwitches()
-REFERENCE = LawSwitches(head_on_sampled_rows=False, vocabulary_gather=False, unquantized_head=False)
+REFERENCE = LawSwitches(
+    head_on_sampled_rows=False,
+    vocabulary_gather=False,
+    unquantized_head=False,
+    embedding_width="checkpoint",
+    communicator_before_snapshot=False,
+)

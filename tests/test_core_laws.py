@@ -63,6 +63,7 @@ STATUSES = {
     33: "SPEC_LIMIT",
     40: "BATCH_VALUE",
     41: "BATCH_LIMIT",
+    50: "NO_ROOM",
 }
 
 

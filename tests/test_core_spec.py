@@ -26,6 +26,8 @@ ARRAYS = {
     "collectives": ("pk_collective", "collective_count"),
     "collective_laws": ("pk_collective_law", "collective_law_count"),
     "groups": ("pk_group", "group_count"),
+    "caches": ("pk_cache_group", "cache_count"),
+    "tiers": ("pk_tier", "tier_count"),
 }
 
 ATTENTION: dict[str, Any] = {
@@ -77,6 +79,21 @@ EXAMPLE: dict[str, Any] = {
         "bytes": 1e9,
         "gather_bytes_per_row": 2e5,
     },
+    "memory": {
+        "device_bytes": 80 * 2**30,
+        "utilization": 0.9,
+        "embedding_bytes": 1e9,
+        "activation_buffers": 10.0,
+        "activation_tokens": 8192,
+        "activation_width": 7168,
+        "activation_floor_bytes": 70 * 2**20,
+        "graph_bytes": 8 * 10**8,
+        "communicator_bytes": 4 * 10**8,
+        "workspace_bytes": 3 * 10**9,
+        "block": 16,
+        "in_flight_tokens": 16384,
+    },
+    "links": {"host_bytes_per_second": 6.4e10, "node_bytes_per_second": 4.5e11, "fabric_bytes_per_second": 5e10},
     "layers": [
         LAYER,
         LAYER
@@ -114,6 +131,7 @@ EXAMPLE: dict[str, Any] = {
             "flops_per_token_and_expert": 1e7,
             "bytes_per_expert": 5e6,
             "imbalance": 1.1,
+            "ranks": 4,
         }
     ],
     "collectives": [
@@ -131,6 +149,15 @@ EXAMPLE: dict[str, Any] = {
         {"law": lib.PK_COLLECTIVE_TWO_RATES, "floor_ns": 9_000, "peak_bytes_per_second": 1.9e11},
     ],
     "groups": [{"width": 4, "per_node": 8}, {"width": 16, "per_node": 8, "crosses_nodes": 1}],
+    "caches": [
+        {"kind": lib.PK_CACHE_TOKENS, "layers": 8, "tokens_per_entry": 1, "block": 16, "entry_bytes": 576.0},
+        {"kind": lib.PK_CACHE_RING, "layers": 2, "tokens_per_entry": 1, "block": 16, "window": 128, "entry_bytes": 9.0},
+        {"kind": lib.PK_CACHE_STATE, "layers": 3, "tokens_per_entry": 1, "block": 1, "pages": 2, "entry_bytes": 8e5},
+    ],
+    "tiers": [
+        {"name": b"slow", "read_bytes_per_second": 7e9, "write_bytes_per_second": 5e9, "latency_us": 80.0},
+        {"name": b"fast", "read_bytes_per_second": 2e10, "write_bytes_per_second": 2e10, "latency_us": 1.0},
+    ],
 }
 
 # Wrong values by field, and the family of the status that names them.
@@ -138,6 +165,7 @@ COUNT = ("SPEC_VALUE", 0, -1)
 FLAG = ("SPEC_VALUE", -1, 2)
 UNUSED = ("SPEC_VALUE", 1)
 DURATION = ("SPEC_VALUE", -1, 10**12 + 1)
+BYTES = ("SPEC_VALUE", -1, 2**60 + 1)
 POSITIVE = ("SPEC_VALUE", 0.0, -1.0, NAN, INF, -INF)
 NOT_NEGATIVE = ("SPEC_VALUE", -1.0, -5e-324, NAN, INF, -INF)
 GRAPH_MODE = ("SPEC_VALUE", -1, 3)
@@ -171,6 +199,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "host.replay_ns": DURATION,
     "host.eager_layer_ns": DURATION,
     "host.kernel_ns": DURATION,
+    "host.admission_request_ns": DURATION,
+    "host.admission_token_ns": DURATION,
+    "host.output_token_ns": DURATION,
+    "host.completion_ns": DURATION,
     "head.rows": ("SPEC_LAW", 0, 3),
     "head.has_gather": ("SPEC_VALUE", 2, UINT32_MAX),
     "head.gather_law": OF_TWO,
@@ -178,6 +210,29 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "head.flops_per_row": NOT_NEGATIVE,
     "head.bytes": NOT_NEGATIVE,
     "head.gather_bytes_per_row": NOT_NEGATIVE,
+    "head.stored_bytes": NOT_NEGATIVE,
+    "memory.device_bytes": (*BYTES, 0),
+    "memory.utilization": (*POSITIVE, 1.01),
+    "memory.embedding_bytes": NOT_NEGATIVE,
+    "memory.activation_buffers": NOT_NEGATIVE,
+    "memory.activation_tokens": COUNT,
+    "memory.activation_width": COUNT,
+    "memory.activation_floor_bytes": BYTES,
+    "memory.graph_bytes": BYTES,
+    "memory.communicator_bytes": BYTES,
+    "memory.workspace_bytes": BYTES,
+    "memory.inside_budget": FLAG,
+    "memory.draft_tokens": ("SPEC_VALUE", -1),
+    "memory.block": COUNT,
+    "memory.in_flight_tokens": COUNT,
+    "memory.model_length": ("SPEC_VALUE", -1),
+    "memory.pool_block_bytes": NOT_NEGATIVE,
+    "links.host_bytes_per_second": NOT_NEGATIVE,
+    "links.node_bytes_per_second": NOT_NEGATIVE,
+    "links.fabric_bytes_per_second": NOT_NEGATIVE,
+    "links.handoff_floor_ns": DURATION,
+    "links.rack_is_one_domain": FLAG,
+    "links.reserved": UNUSED,
     "layers[1].count": COUNT,
     "layers[0].attention_first": OF_TWO,
     "layers[1].attention_count": ("SPEC_INDEX", 2, UINT32_MAX),
@@ -193,6 +248,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "layers[0].dense_flops_per_token": NOT_NEGATIVE,
     "layers[1].dense_bytes": NOT_NEGATIVE,
     "layers[1].elementwise_bytes_per_token": NOT_NEGATIVE,
+    "layers[2].stored_bytes": NOT_NEGATIVE,
+    "layers[1].replicated_bytes": NOT_NEGATIVE,
     "layers[0].recurrent.law": ("SPEC_LAW", 2, UINT32_MAX),
     "layers[1].recurrent.reserved": UNUSED,
     "layers[1].recurrent.floor_ns": DURATION,
@@ -236,6 +293,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "experts[0].flops_per_token_and_expert": NOT_NEGATIVE,
     "experts[0].bytes_per_expert": NOT_NEGATIVE,
     "experts[0].imbalance": POSITIVE,
+    "experts[0].stored_bytes_per_expert": NOT_NEGATIVE,
+    "experts[0].redundant": ("SPEC_VALUE", -1, 128),
+    "experts[0].ranks": COUNT,
     "collectives[2].law": OF_TWO,
     "collectives[0].group": OF_TWO,
     "collectives[1].span": ("SPEC_LAW", 0, 3),
@@ -252,6 +312,22 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "groups[1].per_node": COUNT,
     "groups[0].crosses_nodes": FLAG,
     "groups[1].reserved": UNUSED,
+    "caches[0].kind": ("SPEC_LAW", 0, 5),
+    "caches[1].layers": COUNT,
+    "caches[0].tokens_per_entry": COUNT,
+    "caches[0].sharded": FLAG,
+    "caches[1].sharded": ("SPEC_VALUE", 1),  # a ring is whole on every rank
+    "caches[2].pages": ("SPEC_VALUE", -1),
+    "caches[0].handed_over": FLAG,
+    "caches[2].block": COUNT,
+    "caches[0].window": ("SPEC_VALUE", -1),
+    "caches[1].window": COUNT,
+    "caches[2].entry_bytes": NOT_NEGATIVE,
+    "tiers[0].name": ("SPEC_VALUE", b"", b"x" * 64),
+    "tiers[1].name": ("SPEC_VALUE", b"slow"),
+    "tiers[0].read_bytes_per_second": POSITIVE,
+    "tiers[1].write_bytes_per_second": POSITIVE,
+    "tiers[0].latency_us": NOT_NEGATIVE,
 }
 REPORTED_AS = {  # a range of another array is reported by where it begins
     "layers[1].attention_count": "layers[1].attention_first",
@@ -284,6 +360,13 @@ AT_THE_LIMIT: dict[str, Any] = {
     "draft_passes": 0,
     "collective_laws[0].transition_bytes_per_second": 0.0,
     "link_ratio": 0.5,
+    "memory.utilization": 1.0,
+    "memory.graph_bytes": 2**60,
+    "memory.in_flight_tokens": 2**63 - 1,
+    "links.node_bytes_per_second": 0.0,
+    "caches[1].window": 2**63 - 1,
+    "caches[0].block": 2**63 - 1,
+    "tiers[0].name": b"x" * 63,
 }
 
 

@@ -13,6 +13,7 @@ from pykernel.documents import Inputs, Pool, Rules
 from pykernel.documents.inputs import require_valid
 from pykernel.errors import ArgumentError, RefusedError
 from pykernel.interface import CoefficientOrigin, Resolution
+from pykernel.resolve.caches import Caches, resolve_caches
 from pykernel.resolve.coefficients import Target, select
 from pykernel.resolve.context_parallel import (
     DecodeContext,
@@ -32,10 +33,12 @@ from pykernel.resolve.engine import (
 from pykernel.resolve.experts import ExpertPlacement, place_experts
 from pykernel.resolve.laws import Laws, lift_laws
 from pykernel.resolve.layout import Layout, resolve_layout
+from pykernel.resolve.memory import MemoryFacts, resolve_memory
 from pykernel.resolve.model_facts import ModelFacts, model_facts
 from pykernel.resolve.precision import Precision, resolve_precision
 from pykernel.resolve.record import KERNEL_ASSUMPTION_SET, Record
 from pykernel.resolve.sparse_backend import resolve_sparse_cache
+from pykernel.resolve.transfers import Links, resolve_links
 from pykernel.resolve.unpriced import refuse_unpriced
 
 __all__ = [
@@ -64,6 +67,9 @@ class Resolved:
     """Tokens of prefix that latent attention gathers at once."""
     experts: ExpertPlacement | None
     laws: Laws
+    memory: MemoryFacts
+    caches: Caches
+    links: Links
     resolution: Resolution
     provenance: tuple[CoefficientOrigin, ...]
 
@@ -87,12 +93,16 @@ def resolve(inputs: Inputs) -> Resolved:
     precision = resolve_precision(inputs.model, facts, engine, chip)
     refuse_unpriced(inputs.model, engine)
     _check_heads(facts, layout)
-    settings = resolve_engine(engine, chip, layout, facts, precision.cache_element_bytes, record)
+    settings = resolve_engine(engine, chip, layout, facts, precision, record)
     check_context_parallel(facts, engine, layout, settings.graphs.mode)
     context = resolve_decode_context(
         inputs.deployment, engine, layout, rules, settings.block_size, settings.block_is_final, record
     )
     laws = lift_laws(coefficients, chip, layout, precision, facts, settings, context.combine)
+    links = resolve_links(
+        inputs.storage, chip, inputs.fabric, layout, laws.collectives["alltoall", "expert"], coefficients
+    )
+    memory = resolve_memory(coefficients, chip, engine, layout, facts, settings, inputs.model.global_.hidden_size)
     chunk = context_chunk(engine, settings.max_num_seqs, settings.block_size, layout, context.interleave)
     if layout.dcp > 1 and facts.latent and not engine.max_model_len:
         record.assume("mla_context_chunk", chunk, "max_model_len is not stated, which would bound it")
@@ -102,6 +112,15 @@ def resolve(inputs: Inputs) -> Resolved:
             precision, cache_format=resolve_sparse_cache(engine, chip, layout, heads, context.combine, record)
         )
     experts = place_experts(facts.priced_kinds(settings.draft_tokens > 0), engine, layout)
+    caches = resolve_caches(
+        inputs.model,
+        facts,
+        layout,
+        precision,
+        settings.block_size,
+        settings.draft_tokens,
+        settings.recurrent_cache_mode,
+    )
     cascade = resolve_cascade(engine, record)
     record_engine_version(inputs.scenario.engine_version, record)
     return Resolved(
@@ -118,6 +137,9 @@ def resolve(inputs: Inputs) -> Resolved:
         context_chunk=chunk,
         experts=experts,
         laws=laws,
+        memory=memory,
+        caches=caches,
+        links=links,
         resolution=Resolution(
             tensor_parallel_width=layout.tp,
             data_parallel_width=layout.dp,

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from pykernel.documents import Chip, Engine
 from pykernel.errors import RefusedError
+from pykernel.resolve.caches import aligned_block
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.model_facts import ModelFacts
+from pykernel.resolve.precision import Precision
 from pykernel.resolve.record import Record
 
 ENGINE_BEHAVIOUR_VERSION = "0.31.0"
@@ -65,12 +67,15 @@ def data_center_blackwell(chip: Chip) -> bool:
 
 
 def resolve_engine(
-    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, cache_element_bytes: float, record: Record
+    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision, record: Record
 ) -> EngineSettings:
     """The settings the engine would run with; records each default it filled in."""
     draft_tokens = engine.speculative.num_spec_tokens if engine.speculative else 0
     recurrent_mode = _recurrent_cache_mode(engine, facts, record)
-    block_size = _block_size(engine, chip, facts, cache_element_bytes, record)
+    block_size = engine.block_size or _default_block(
+        chip, layout, facts, precision, draft_tokens, recurrent_mode, record
+    )
+    _check_block(block_size, facts)
     mode = _graph_mode(engine, layout, facts, record)
     budget, sequences = _scheduler_limits(engine, chip, layout)
     if not engine.max_num_seqs:
@@ -148,20 +153,33 @@ def _recurrent_cache_mode(engine: Engine, facts: ModelFacts, record: Record) -> 
     return stated
 
 
-def _block_size(engine: Engine, chip: Chip, facts: ModelFacts, cache_element_bytes: float, record: Record) -> int:
-    if engine.block_size:
-        if facts.dsa and engine.block_size % _DSA_BLOCK:
-            raise RefusedError(
-                f"block_size is {engine.block_size}: sparse latent attention takes multiples of {_DSA_BLOCK}",
-                "engine.block_size",
-            )
-        return engine.block_size
-    size, why = _default_block_size(chip, facts, cache_element_bytes)
-    record.assume("block_size", size, f"not stated; {why}")
-    return size
+def _check_block(size: int, facts: ModelFacts) -> None:
+    if facts.dsa and size % _DSA_BLOCK:
+        raise RefusedError(
+            f"block_size is {size}: sparse latent attention takes multiples of {_DSA_BLOCK}", "engine.block_size"
+        )
 
 
-def _default_block_size(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
+def _default_block(
+    chip: Chip,
+    layout: Layout,
+    facts: ModelFacts,
+    precision: Precision,
+    draft_tokens: int,
+    recurrent_mode: str,
+    record: Record,
+) -> int:
+    """The page of a deployment that states none: what its attention backend asks for, raised for a hybrid."""
+    size, why = _backend_block(chip, facts, precision.cache_element_bytes)
+    # In mode `all` the engine aligns to the mixer's chunk instead, which no graph states.
+    aligned = size if recurrent_mode == "all" else aligned_block(size, facts, layout, precision, draft_tokens)
+    if aligned != size:
+        why = f"{size} tokens raised until a page of attention holds one of recurrent state"
+    record.assume("block_size", aligned, f"not stated; {why}")
+    return aligned
+
+
+def _backend_block(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
     """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
     if facts.dsa:
         return _DSA_BLOCK, f"the sparse attention backends take pages of {_DSA_BLOCK} tokens"

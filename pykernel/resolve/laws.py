@@ -16,7 +16,7 @@ from pykernel.documents import Chip
 from pykernel.errors import RefusedError
 from pykernel.resolve.coefficients import Coefficients
 from pykernel.resolve.context_parallel import combining_operation
-from pykernel.resolve.engine import EngineSettings, Graphs
+from pykernel.resolve.engine import EngineSettings
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.model_facts import ModelFacts, StackKind
 from pykernel.resolve.precision import Precision
@@ -82,11 +82,16 @@ class CollectiveLaw:
 
 @dataclass(frozen=True, slots=True)
 class HostLaw:
-    """Host cost of launching a step, ns: one graph replay, one layer without a graph, one kernel."""
+    """Host work, ns. Of a step: one graph replay, one layer without a graph, one kernel. Around the steps: taking in a
+    request and each token of its prompt, handing out a token, ending a request."""
 
     replay_ns: int
     eager_layer_ns: int
     kernel_ns: int
+    admission_token_ns: int
+    admission_request_ns: int
+    output_token_ns: int
+    completion_ns: int
     names: tuple[str, ...] = ()
 
 
@@ -125,11 +130,9 @@ def lift_laws(
     kinds = facts.priced_kinds(settings.draft_tokens > 0)
     recurrent = _recurrent(coefficients, kinds)
     decode, prefill = _attention(coefficients, kinds)
-    laws = Laws(
+    return Laws(
         hbm, gemm, decode, prefill, recurrent, _imbalance(coefficients, kinds), collectives, _host(coefficients)
     )
-    _require_memory(coefficients, layout, facts, settings.graphs)
-    return laws
 
 
 def _hbm_rate(coefficients: Coefficients, chip: Chip) -> float:
@@ -214,15 +217,17 @@ def _imbalance(coefficients: Coefficients, layers: list[StackKind]) -> float:
 
 
 def _host(coefficients: Coefficients) -> HostLaw:
-    def launch(name: str) -> int:
-        return _ns(coefficients.optional(name, "this host cost is zero"))
+    def cost(name: str) -> int:
+        return _ns(coefficients.optional(f"host_{name}", "this host cost is zero"))
 
-    for name in ("admission_per_token", "admission_per_request", "output_token", "completion"):
-        launch(f"host_{name}")
     return HostLaw(
-        eager_layer_ns=launch("host_launch_eager_per_layer"),
-        kernel_ns=launch("host_launch_per_kernel"),
-        replay_ns=launch("host_replay_graph_per_step"),
+        admission_token_ns=cost("admission_per_token"),
+        admission_request_ns=cost("admission_per_request"),
+        output_token_ns=cost("output_token"),
+        completion_ns=cost("completion"),
+        eager_layer_ns=cost("launch_eager_per_layer"),
+        kernel_ns=cost("launch_per_kernel"),
+        replay_ns=cost("replay_graph_per_step"),
         names=("host_launch_eager_per_layer", "host_launch_per_kernel", "host_replay_graph_per_step"),
     )
 
@@ -284,26 +289,3 @@ def _nearest_width(width: int, measured: list[int], operation: str, chip: str) -
         f"{operation} over {width} ranks is not measured on {chip}; widths measured completely: {found}",
         "scenario.coefficients",
     )
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------
-
-
-def _require_memory(coefficients: Coefficients, layout: Layout, facts: ModelFacts, graphs: Graphs) -> None:
-    """Refuse a deployment whose memory could not be sized, before anybody relies on its price."""
-    why = "memory cannot be sized without it (sets cost-model-memory and cost-model-primitives)"
-    coefficients.required("engine_workspace_bytes", why)
-    coefficients.required(f"cudagraph_capture_bytes_{graphs.mode.lower()}", why)
-    coefficients.required("activation_scratch_floor_bytes", why)
-    family = "moe" if facts.experts else "dense"
-    coefficients.required(snapped(coefficients, f"activation_buffer_count_{family}", min(layout.tp, 8)), why)
-    if max(layout.tp, layout.moe_width, layout.pcp, layout.dcp) > 1:
-        coefficients.required(snapped(coefficients, "nccl_communicator_bytes", layout.tp), why)
-
-
-def snapped(coefficients: Coefficients, family: str, width: int) -> str:
-    """Name of the entry of a vendor's table for `width` ranks: the widest declared not above it, else the narrowest."""
-    declared = [size for size in (1, 2, 4, 8, 16) if f"{family}_{size}rank" in coefficients]
-    fitting = [size for size in declared if size <= width]
-    chosen = fitting[-1] if fitting else declared[0] if declared else width
-    return f"{family}_{chosen}rank"

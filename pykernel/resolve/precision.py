@@ -20,6 +20,15 @@ WEIGHT_BYTES = {
 }
 """Payload bytes of one weight; the scales of the 4-bit formats are memory, not something a step's law reads."""
 
+STORED_BYTES = WEIGHT_BYTES | {
+    "nvfp4": 0.5 + 1 / 16,  # one fp8 scale to 16 weights
+    "mxfp4": 0.5 + 1 / 32,  # one byte to 32
+}
+"""Bytes of one weight as memory holds it (vllm/model_executor/layers/quantization at v0.31.0)."""
+
+PACKED_CELL_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
+"""Bytes of one token of one layer in the packed latent formats (flashmla_sparse.py at v0.31.0)."""
+
 _SERVED_AS = {
     **dict.fromkeys(("fp8", "ptpc_fp8", "fbgemm_fp8", "modelopt"), "fp8"),
     **dict.fromkeys(("modelopt_fp4", "nvfp4"), "nvfp4"),
@@ -44,7 +53,8 @@ _UNSIZED_CACHES = frozenset(
     }
 )
 
-_RECURRENT_CACHES = ("", "auto", "float32", "float16", "bfloat16")
+_RECURRENT_CACHES = {"": 2.0, "auto": 2.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
+"""Bytes of one element of recurrent state; `auto` is the 16-bit type that the model computes in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,8 @@ class Precision:
     peak_flops : dense FLOP/s of the part in the format it computes in.
     cache_element_bytes : bytes of one element of the KV cache.
     cache_format : name of the cache format as allocated; empty or `auto` follows the model.
+    convolution_bytes : bytes of one element of a recurrent mixer's convolution.
+    stated_state_bytes : bytes of one element of its state where the deployment says so, else 0.
     """
 
     served: str
@@ -63,6 +75,18 @@ class Precision:
     peak_flops: float
     cache_element_bytes: float
     cache_format: str
+    convolution_bytes: float = 2.0
+    stated_state_bytes: float = 0.0
+
+    def state_bytes(self, stated: str) -> float:
+        """Bytes of one element of recurrent state of a node that states the format `stated`, or none."""
+        if self.stated_state_bytes:
+            return self.stated_state_bytes
+        return WEIGHT_BYTES[stated] if stated else self.convolution_bytes
+
+    def stored_bytes(self, stated: str) -> float:
+        """Bytes that memory holds for one weight, scales included, of a node that states `stated`, or none."""
+        return STORED_BYTES[stated or self.served]
 
     def weight_bytes(self, stated: str) -> float:
         """Bytes of one weight of a node that states the format `stated`, or none."""
@@ -76,7 +100,16 @@ def resolve_precision(model: ModelGraph, facts: ModelFacts, engine: Engine, chip
     if not tflops > 0:
         raise RefusedError(f"the part {chip.name} states no peak for weights served in {served}", "engine.quantization")
     _check_cache_dtype(engine, facts)
-    return Precision(served, suffix, tflops * 1e12, _cache_bytes(engine.cache_dtype, served), engine.cache_dtype)
+    own_state = engine.mamba_ssm_cache_dtype
+    return Precision(
+        served,
+        suffix,
+        tflops * 1e12,
+        _cache_bytes(engine.cache_dtype, served),
+        engine.cache_dtype,
+        convolution_bytes=_RECURRENT_CACHES[engine.mamba_cache_dtype],
+        stated_state_bytes=_RECURRENT_CACHES[own_state] if own_state not in ("", "auto") else 0.0,
+    )
 
 
 def _served(model: ModelGraph, engine: Engine) -> str:
@@ -129,11 +162,10 @@ def _check_cache_dtype(engine: Engine, facts: ModelFacts) -> None:
         why = ""
     if why:
         raise RefusedError(f"cache_dtype is {cache!r}: {why}", "engine.cache_dtype")
-    if engine.mamba_cache_dtype not in _RECURRENT_CACHES:
-        accepted = ", ".join(name for name in _RECURRENT_CACHES if name)
-        raise RefusedError(
-            f"mamba_cache_dtype is {engine.mamba_cache_dtype!r}, accepted are {accepted}", "engine.mamba_cache_dtype"
-        )
+    for name in ("mamba_cache_dtype", "mamba_ssm_cache_dtype"):
+        if getattr(engine, name) not in _RECURRENT_CACHES:
+            accepted = ", ".join(known for known in _RECURRENT_CACHES if known)
+            raise RefusedError(f"{name} is {getattr(engine, name)!r}, accepted are {accepted}", f"engine.{name}")
 
 
 def _named(kinds: set[str] | frozenset[str]) -> str:

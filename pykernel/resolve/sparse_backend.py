@@ -16,9 +16,6 @@ from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.record import Record
 
-PACKED_CELL_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
-"""Bytes of one token of one layer in the packed latent formats (flashmla_sparse.py at v0.31.0)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Backend:

@@ -28,7 +28,6 @@ UNPRICED = (
         "dual-batch overlap",
         lambda model, engine: engine.dbo is not None and engine.dbo.enable_dbo,
     ),
-    Unpriced("model.caches", "a graph that states its caches", lambda model, engine: bool(model.caches)),
 )
 
 

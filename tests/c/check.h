@@ -16,5 +16,6 @@ pk_kernel *check_example_kernel(void);
 void test_spec(void);
 void test_step(void);
 void test_laws(void);
+void test_memory(void);
 
 #endif

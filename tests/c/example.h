@@ -18,6 +18,8 @@ typedef struct example {
     pk_collective collectives[6];
     pk_collective_law laws[2];
     pk_group groups[2];
+    pk_cache_group caches[5];
+    pk_tier tiers[2];
     pk_spec spec;
 } example;
 
@@ -75,7 +77,7 @@ static inline void example_collectives(example *e) {
 static inline void example_layers(example *e) {
     e->gemms[0] = (pk_gemm){2.3e8, 1536, 7168};
     e->gemms[1] = (pk_gemm){4.7e8, 7168, 2048};
-    e->experts[0] = (pk_experts){128, 8, 6, 1, 4, 1, 8.8e7, 4.4e7, 1.3};
+    e->experts[0] = (pk_experts){128, 8, 6, 1, 4, 1, 8.8e7, 4.4e7, 1.3, 4.7e7, 16, 16};
     e->layers[0] = (pk_layer){
         .count = 3,
         .attention_count = 1,
@@ -83,6 +85,8 @@ static inline void example_layers(example *e) {
         .dense_flops_per_token = 1.1e9,
         .dense_bytes = 5.3e8,
         .elementwise_bytes_per_token = 28672,
+        .stored_bytes = 5.4e8,
+        .replicated_bytes = 3e6,
     };
     e->layers[1] = (pk_layer){
         .count = 17,
@@ -110,6 +114,17 @@ static inline void example_layers(example *e) {
     e->layers[3] = (pk_layer){.count = 1, .attention_count = 1, .dense_flops_per_token = 9e8, .dense_bytes = 7e8};
 }
 
+/* Every token, a window, a ring, and state that is constant or grows with the sequence; two tiers. */
+static inline void example_memory(example *e) {
+    e->caches[0] = (pk_cache_group){PK_CACHE_TOKENS, 3, 1, 1, 0, 1, 16, 0, 576};
+    e->caches[1] = (pk_cache_group){PK_CACHE_TOKENS, 17, 4, 1, 0, 1, 16, 1000, 2048};
+    e->caches[2] = (pk_cache_group){PK_CACHE_RING, 2, 1, 0, 0, 1, 64, 1000, 656.5};
+    e->caches[3] = (pk_cache_group){PK_CACHE_STATE, 2, 1, 0, 3, 0, 16, 0, 1062400};
+    e->caches[4] = (pk_cache_group){PK_CACHE_CHECKPOINTS, 1, 1, 0, 1, 0, 16, 0, 99.5};
+    e->tiers[0] = (pk_tier){"cpu_dram", 20e9, 20e9, 1};
+    e->tiers[1] = (pk_tier){"nvme_gen4", 7e9, 5e9, 80};
+}
+
 static inline void example_spec(example *e) {
     e->spec = (pk_spec){
         .struct_size = sizeof(pk_spec),
@@ -124,8 +139,11 @@ static inline void example_spec(example *e) {
         .hbm_bytes_per_second = 4.1e12,
         .link_ratio = 9,
         .gemm = {PK_GEMM_SHAPE_RAMP, 0, 0.77, 95, 310, 170},
-        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 41000, 310000, 3200},
-        .head = {PK_HEAD_SAMPLED_ROWS, 1, 0, 0, 1.8e9, 1.8e9, 258560},
+        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 41000, 310000, 3200, 40000000, 350, 45900, 777300},
+        .head = {PK_HEAD_SAMPLED_ROWS, 1, 0, 0, 1.8e9, 1.8e9, 258560, 1.9e9},
+        .memory = {(int64_t)141 << 30, 0.9, 1e9, 10, 8192, 7168, 73400320, 858783744, 411041792, 3758096384, 0, 1, 16,
+                   16384, 131072, 0},
+        .links = {64e9, 450e9, 50e9, 6350, 0, 0},
         .layers = e->layers,
         .attentions = e->attentions,
         .scorers = e->scorers,
@@ -134,6 +152,8 @@ static inline void example_spec(example *e) {
         .collectives = e->collectives,
         .collective_laws = e->laws,
         .groups = e->groups,
+        .caches = e->caches,
+        .tiers = e->tiers,
         .layer_count = EXAMPLE_COUNT(e->layers) - 1,
         .draft_layer_count = 1,
         .attention_count = EXAMPLE_COUNT(e->attentions),
@@ -143,6 +163,8 @@ static inline void example_spec(example *e) {
         .collective_count = EXAMPLE_COUNT(e->collectives),
         .collective_law_count = EXAMPLE_COUNT(e->laws),
         .group_count = EXAMPLE_COUNT(e->groups),
+        .cache_count = EXAMPLE_COUNT(e->caches),
+        .tier_count = EXAMPLE_COUNT(e->tiers),
     };
 }
 
@@ -151,6 +173,7 @@ static inline void example_make(example *e) {
     example_attentions(e);
     example_collectives(e);
     example_layers(e);
+    example_memory(e);
     example_spec(e);
 }
 

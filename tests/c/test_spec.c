@@ -162,6 +162,61 @@ static void every_number_of_a_collective_is_checked(void) {
     REFUSED_VALUES("groups[1].crosses_nodes", e.groups[1].crosses_nodes, -1, 2);
 }
 
+static void every_number_of_the_memory_is_checked(void) {
+    REFUSED_VALUES("memory.device_bytes", e.spec.memory.device_bytes, 0, INT64_MAX);
+    REFUSED_NUMBERS("memory.utilization", e.spec.memory.utilization, 0);
+    REFUSED(PK_SPEC_VALUE, "memory.utilization", e.spec.memory.utilization = 1.1);
+    REFUSED_NUMBERS("memory.embedding_bytes", e.spec.memory.embedding_bytes, -1);
+    REFUSED_NUMBERS("memory.activation_buffers", e.spec.memory.activation_buffers, -1);
+    REFUSED_COUNT("memory.activation_tokens", e.spec.memory.activation_tokens);
+    REFUSED_COUNT("memory.activation_width", e.spec.memory.activation_width);
+    REFUSED_VALUES("memory.activation_floor_bytes", e.spec.memory.activation_floor_bytes, -1, INT64_MAX);
+    REFUSED_VALUES("memory.graph_bytes", e.spec.memory.graph_bytes, -1, INT64_MAX);
+    REFUSED_VALUES("memory.communicator_bytes", e.spec.memory.communicator_bytes, -1, INT64_MAX);
+    REFUSED_VALUES("memory.workspace_bytes", e.spec.memory.workspace_bytes, -1, INT64_MAX);
+    REFUSED_VALUES("memory.inside_budget", e.spec.memory.inside_budget, -1, 2);
+    REFUSED(PK_SPEC_VALUE, "memory.draft_tokens", e.spec.memory.draft_tokens = -1);
+    REFUSED_COUNT("memory.block", e.spec.memory.block);
+    REFUSED_COUNT("memory.in_flight_tokens", e.spec.memory.in_flight_tokens);
+    REFUSED(PK_SPEC_VALUE, "memory.model_length", e.spec.memory.model_length = -1);
+    REFUSED_NUMBERS("memory.pool_block_bytes", e.spec.memory.pool_block_bytes, -1);
+    REFUSED_NUMBERS("layers[1].stored_bytes", e.layers[1].stored_bytes, -1);
+    REFUSED_NUMBERS("layers[1].replicated_bytes", e.layers[1].replicated_bytes, -1);
+    REFUSED_NUMBERS("head.stored_bytes", e.spec.head.stored_bytes, -1);
+    REFUSED_NUMBERS("experts[0].stored_bytes_per_expert", e.experts[0].stored_bytes_per_expert, -1);
+    REFUSED_VALUES("experts[0].redundant", e.experts[0].redundant, -1, 128);
+    REFUSED_COUNT("experts[0].ranks", e.experts[0].ranks);
+    REFUSED(PK_SPEC_LAW, "caches[0].kind", e.caches[0].kind = 5);
+    REFUSED_COUNT("caches[0].layers", e.caches[0].layers);
+    REFUSED_COUNT("caches[1].tokens_per_entry", e.caches[1].tokens_per_entry);
+    REFUSED_VALUES("caches[0].sharded", e.caches[0].sharded, -1, 2);
+    REFUSED(PK_SPEC_VALUE, "caches[2].sharded", e.caches[2].sharded = 1);
+    REFUSED(PK_SPEC_VALUE, "caches[3].pages", e.caches[3].pages = -1);
+    REFUSED_VALUES("caches[3].handed_over", e.caches[3].handed_over, -1, 2);
+    REFUSED_COUNT("caches[4].block", e.caches[4].block);
+    REFUSED(PK_SPEC_VALUE, "caches[0].window", e.caches[0].window = -1);
+    REFUSED_COUNT("caches[2].window", e.caches[2].window);
+    REFUSED_NUMBERS("caches[2].entry_bytes", e.caches[2].entry_bytes, -1);
+}
+
+static void every_number_of_the_transfers_is_checked(void) {
+    REFUSED_NUMBERS("links.host_bytes_per_second", e.spec.links.host_bytes_per_second, -1);
+    REFUSED_NUMBERS("links.node_bytes_per_second", e.spec.links.node_bytes_per_second, -1);
+    REFUSED_NUMBERS("links.fabric_bytes_per_second", e.spec.links.fabric_bytes_per_second, -1);
+    REFUSED_DURATION("links.handoff_floor_ns", e.spec.links.handoff_floor_ns);
+    REFUSED_VALUES("links.rack_is_one_domain", e.spec.links.rack_is_one_domain, -1, 2);
+    REFUSED(PK_SPEC_VALUE, "tiers[0].name", e.tiers[0].name[0] = '\0');
+    REFUSED(PK_SPEC_VALUE, "tiers[1].name", memset(e.tiers[1].name, 'x', sizeof e.tiers[1].name));
+    REFUSED(PK_SPEC_VALUE, "tiers[1].name", memcpy(e.tiers[1].name, e.tiers[0].name, sizeof e.tiers[0].name));
+    REFUSED_NUMBERS("tiers[1].read_bytes_per_second", e.tiers[1].read_bytes_per_second, 0);
+    REFUSED_NUMBERS("tiers[1].write_bytes_per_second", e.tiers[1].write_bytes_per_second, 0);
+    REFUSED_NUMBERS("tiers[1].latency_us", e.tiers[1].latency_us, -1);
+    REFUSED_DURATION("host.admission_request_ns", e.spec.host.admission_request_ns);
+    REFUSED_DURATION("host.admission_token_ns", e.spec.host.admission_token_ns);
+    REFUSED_DURATION("host.output_token_ns", e.spec.host.output_token_ns);
+    REFUSED_DURATION("host.completion_ns", e.spec.host.completion_ns);
+}
+
 static void arrays_must_be_there_and_of_a_sane_length(void) {
     REFUSED_VALUES("layer_count", e.spec.layer_count, 0, UINT32_MAX);
     REFUSED(PK_SPEC_VALUE, "draft_layer_count", e.spec.draft_layer_count = UINT32_MAX);
@@ -173,6 +228,8 @@ static void arrays_must_be_there_and_of_a_sane_length(void) {
     REFUSED(PK_NULL_ARGUMENT, "collectives", e.spec.collectives = NULL);
     REFUSED(PK_NULL_ARGUMENT, "collective_laws", e.spec.collective_laws = NULL);
     REFUSED(PK_NULL_ARGUMENT, "groups", e.spec.groups = NULL);
+    REFUSED(PK_NULL_ARGUMENT, "caches", e.spec.caches = NULL);
+    REFUSED(PK_NULL_ARGUMENT, "tiers", e.spec.tiers = NULL);
     REFUSED(PK_SPEC_LIMIT, "groups", e.spec.group_count = UINT32_MAX);
 }
 
@@ -191,6 +248,7 @@ static void reserved_fields_must_be_zero(void) {
     REFUSED(PK_SPEC_VALUE, "attentions[1].prefill.reserved", e.attentions[1].prefill.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "collective_laws[0].reserved", e.laws[0].reserved = 1);
     REFUSED(PK_SPEC_VALUE, "groups[0].reserved", e.groups[0].reserved = 1);
+    REFUSED(PK_SPEC_VALUE, "links.reserved", e.spec.links.reserved = 1);
 }
 
 static void more_different_reads_than_supported_are_refused(void) {
@@ -241,6 +299,8 @@ void test_spec(void) {
     every_number_of_a_scorer_is_checked();
     every_number_of_the_experts_is_checked();
     every_number_of_a_collective_is_checked();
+    every_number_of_the_memory_is_checked();
+    every_number_of_the_transfers_is_checked();
     arrays_must_be_there_and_of_a_sane_length();
     reserved_fields_must_be_zero();
     more_different_reads_than_supported_are_refused();

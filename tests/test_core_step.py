@@ -15,6 +15,14 @@ INT64_MAX = 2**63 - 1
 RESOURCES = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 HBM_RATE, PEAK, HALF = 1e12, 1e15, 100.0  # bytes/s, FLOP/s at an efficiency of 1, tokens
 
+MEMORY = {  # no step depends on it
+    "device_bytes": 2**30,
+    "utilization": 0.9,
+    "activation_tokens": 1,
+    "activation_width": 1,
+    "block": 16,
+    "in_flight_tokens": 1,
+}
 SETTINGS = {"decode_threshold": 1, "sm_budget": 0, "pad_tokens": 0}
 DECODE, PREFILL = (1, 999), (512, 64)  # scheduled and computed
 
@@ -39,6 +47,7 @@ def price(batch: list[tuple[int, int]], layer: dict[str, Any] | None = None, **s
         "gemm": {"law": lib.PK_GEMM_TOKEN_RAMP, "eps_max": 1.0, "m_half": HALF},
         "host": {"uniform_width": 1, "segments": 1, "layers": 1},
         "head": {"rows": lib.PK_HEAD_SAMPLED_ROWS},
+        "memory": MEMORY,
     }
     struct = ffi.new("pk_spec *", {"struct_size": ffi.sizeof("pk_spec")} | neutral | spec)
     keep = []

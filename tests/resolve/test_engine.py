@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -230,7 +231,8 @@ def test_parts_before_hopper_page_a_latent_cache_by_16(part: str, fresh: Fresh) 
     found = resolve(documents)
     documents.chip.name = part
     for cache_bytes in (1.0, 2.0):
-        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, cache_bytes, Record())
+        precision = replace(found.precision, cache_element_bytes=cache_bytes)
+        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, precision, Record())
         assert settings.block_size == 16
 
 
@@ -259,7 +261,9 @@ def test_limits_follow_the_memory_of_the_part(
     documents, record = fresh(DENSE), Record()
     found = resolve(documents)
     documents.chip.name, documents.chip.memory_gib = name, memory_gib
-    settings = resolve_engine(engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, 2.0, record)
+    settings = resolve_engine(
+        engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, found.precision, record
+    )
     assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (budget, sequences)
     values = {origin.name: origin.scope.partition(":")[0] for origin in record.assumptions}
     assert (values["max_num_batched_tokens"], values["max_num_seqs"]) == (str(budget), str(sequences))
@@ -269,7 +273,7 @@ def test_limits_follow_the_memory_of_the_part(
 def test_limits_of_every_bundled_part(chip_name: str, fresh: Fresh) -> None:
     found = resolve(documents := fresh(DENSE))
     chip = hardware.load_chip(Repos().catalog_root() / "hardware" / f"{chip_name}.yaml")
-    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, 2.0, Record())
+    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, found.precision, Record())
     budgets = {"a100-80": 2_048, "a100-sxm": 2_048, "l40s": 2_048, "h100": 8_192, "h200": 8_192}
     assert settings.max_num_batched_tokens == budgets.get(chip_name, 16_384)
 

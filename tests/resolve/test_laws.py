@@ -13,7 +13,8 @@ from pykernel.documents import Coefficient, CoefficientSet, Node, Scope
 from pykernel.errors import RefusedError
 from pykernel.resolve import resolve
 from pykernel.resolve.coefficients import Coefficients, Target, select
-from pykernel.resolve.laws import DecodeLaw, Laws, measured_widths, snapped
+from pykernel.resolve.laws import DecodeLaw, Laws, measured_widths
+from pykernel.resolve.memory import snapped
 from pykernel.resolve.record import Record
 
 Fresh = Callable[..., Inputs]

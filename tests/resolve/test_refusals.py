@@ -14,7 +14,7 @@ import pytest
 import pykernel
 from pykernel import Batch, CostModel, DocumentError, Inputs, RefusedError, Request
 from pykernel import kernel as kernel_module
-from pykernel.documents import Cache, Dbo
+from pykernel.documents import Dbo
 
 DEEPSEEK = "deepseek-v3-h200-fp8-tp8"
 MINIMAX = "minimax-m2.5-h200-tp8"
@@ -81,10 +81,6 @@ def experts(count: int) -> Edit:
     return edit
 
 
-def state_a_cache(documents: Inputs) -> None:
-    documents.model.caches = [Cache("kv", "growing", 61, entry_bytes=576.0, tokens_per_entry=1)]
-
-
 # What is changed, the field and the words of the refusal, and the nearest change that is accepted.
 REFUSALS: dict[str, tuple[str, Edit, str, tuple[str, ...], Edit]] = {
     "pipeline parallelism": (
@@ -149,13 +145,6 @@ REFUSALS: dict[str, tuple[str, Edit, str, tuple[str, ...], Edit]] = {
         "engine.dbo.enable_dbo",
         ("dual-batch overlap",),
         setting("engine.dbo", Dbo(enable_dbo=False)),
-    ),
-    "a graph that states its caches": (
-        DEEPSEEK,
-        state_a_cache,
-        "model.caches",
-        ("caches",),
-        lambda documents: None,
     ),
     "a quantization of unknown width": (
         DEEPSEEK,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykernel import Inputs, RefusedError
-from pykernel.documents import Cache, Dbo, list_scenarios
+from pykernel.documents import Dbo, list_scenarios
 from pykernel.resolve.unpriced import UNPRICED, refuse_unpriced
 
 Fresh = Callable[..., Inputs]
@@ -21,13 +21,8 @@ def overlap_turned_off(documents: Inputs) -> None:
     documents.deployment.pools[0].engine.dbo = Dbo(False, 32, 512)
 
 
-def caches(documents: Inputs) -> None:
-    documents.model.caches = [Cache("kv", "growing", 61, entry_bytes=576.0)]
-
-
 ASKED: dict[str, tuple[Callable[[Inputs], None], Callable[[Inputs], None]]] = {
     "engine.dbo.enable_dbo": (overlap, overlap_turned_off),
-    "model.caches": (caches, lambda documents: None),
 }
 
 

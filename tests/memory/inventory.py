@@ -32,7 +32,10 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Tensor:
-    """Equal tensors of a kind of layer: bytes of one copy of them all, and the share of it that each rank holds; the shares add up to the copies there are."""
+    """Equal tensors of a kind of layer: bytes of one copy of them all, and the share of it that each rank holds.
+
+    The shares add up to the copies there are.
+    """
 
     name: str
     bytes: Fraction

@@ -105,6 +105,7 @@ EXPERTS: dict[str, Any] = {
     "flops_per_token_and_expert": 1e9,
     "bytes_per_expert": 1e9,
     "imbalance": 1.25,
+    "ranks": 1,
 }
 
 

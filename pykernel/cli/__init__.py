@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
+    "memory": ("pykernel.cli.memory", "size what a scenario holds on each GPU, and how many requests fit"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""

@@ -155,18 +155,21 @@ static int64_t block_ranks(const pk_kernel *kernel) {
     return 1;
 }
 
+static double gibibytes(int64_t bytes) { return (double)bytes / 0x1p30; }
+
 static pk_status check_room(const pk_kernel *kernel, pk_capacity *room, pk_error *error) {
     int64_t fixed = kernel->fixed.total;
     if (fixed >= room->device_bytes)
         return pk__fail(error, PK_NO_ROOM, "fixed_bytes",
-                        "the model does not fit: %lld bytes are held before any sequence, the part has %lld",
-                        (long long)fixed, (long long)room->device_bytes);
+                        "the model does not fit: %.1f GiB (%lld bytes) are held before any sequence, the part has %.1f",
+                        gibibytes(fixed), (long long)fixed, gibibytes(room->device_bytes));
     room->bytes = room->budget_bytes - fixed;
     if (room->bytes <= 0)
         return pk__fail(error, PK_NO_ROOM, "utilization",
-                        "the model does not fit its budget: %lld bytes are held before any sequence, the budget is "
-                        "%lld of the part's %lld",
-                        (long long)fixed, (long long)room->budget_bytes, (long long)room->device_bytes);
+                        "the model does not fit its budget: %.1f GiB (%lld bytes) are held before any sequence, the "
+                        "budget is %.1f of the part's %.1f",
+                        gibibytes(fixed), (long long)fixed, gibibytes(room->budget_bytes),
+                        gibibytes(room->device_bytes));
     if (room->block_bytes > room->bytes)
         return pk__fail(error, PK_NO_ROOM, "block",
                         "the model leaves %lld bytes, which no block of %lld tokens fits in: it takes %lld",

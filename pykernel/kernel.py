@@ -124,7 +124,9 @@ class Kernel(CostModel):
         block = _positive("block_size", block_size)
         out, error = _out("pk_capacity"), error_struct()
         status = lib.pk_kv_capacity(self._handle, device, _share(gpu_memory_utilization), block, out, error)
-        raise_for(status, error, RefusedError)
+        if status == lib.PK_NO_ROOM:
+            raise RefusedError(ffi.string(error.message).decode(), "engine.gpu_memory_utilization")
+        raise_for(status, error, ArgumentError)
         admission = self.sequence_admission_bytes()
         return KVCapacity(
             bytes=out.bytes,

@@ -102,6 +102,7 @@ def test_pages_have_the_examples_that_readers_are_promised() -> None:
     assert kinds["price-a-batch.md"]["python"] >= 8
     assert kinds["price-a-batch.md"]["console"] >= 3
     assert kinds["data.md"]["python"] >= 1
+    assert kinds["memory.md"]["python"] >= 8 and kinds["memory.md"]["console"] >= 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
+    "memory": ("pykernel.cli.memory", "size what a scenario holds on each GPU, and how many requests fit"),
     "check-deployment": (
         "pykernel.cli.check_deployment",
         "show what the engine would run of a deployment, and everything that is refused",

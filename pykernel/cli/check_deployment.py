@@ -13,11 +13,12 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
 import pykernel
-from pykernel.cli import FAULT, text
-from pykernel.cli.basis import assumed, assumption_line, evidence, evidence_line, override_line, placed, warnings
+from pykernel.cli import FAULT, subject, text
 from pykernel.cli.options import add_roots, count, repos
 from pykernel.documents import Inputs
 from pykernel.errors import DocumentError, RefusedError
+from pykernel.interface import CostModel
+from pykernel.remedies import what_would_fit
 from pykernel.resolve import Examination, Resolved, examine
 from pykernel.resolve.disclosures import UNRECORDED
 
@@ -62,37 +63,49 @@ def _report(options: argparse.Namespace) -> dict[str, Any]:
         "engine_version": inputs.scenario.engine_version,
         "model": inputs.model.name,
         "chip": inputs.chip.name,
-        "problems": [asdict(problem) for problem in warnings(inputs)],
+        "problems": [asdict(problem) for problem in subject.warnings(inputs)],
         "pools": pools,
     }
 
 
 def _pool(inputs: Inputs) -> dict[str, Any]:
-    found = examine(inputs)
-    refusals = [*found.refusals, *_core_refusals(inputs, found)]
+    found, kernel = examine(inputs), None
+    refusals = list(found.refusals)
+    if not refusals:
+        try:
+            kernel = pykernel.new(inputs)
+        except RefusedError as error:  # numbers beyond what the core computes with
+            refusals.append(error)
     pool = inputs.deployment.pools[inputs.pool]
     report: dict[str, Any] = {
         "index": inputs.pool,
         "role": pool.role,
         "nodes": pool.nodes,
         "accepted": not refusals,
-        "refusals": [asdict(placed(error, inputs)) for error in refusals],
+        "refusals": [asdict(subject.place(error, inputs)) for error in refusals],
         "asked": {**dict(_stated(pool.parallel)), **dict(_stated(pool.engine))},
     }
-    if found.resolved is not None:
-        report |= _resolved(found, found.resolved)
+    if kernel is not None and found.resolved is not None:
+        basis = subject.basis(inputs, kernel)
+        report |= {
+            "runs": _runs(found, found.resolved),
+            "overrides": basis["overrides"],
+            "assumptions": basis["assumptions"],
+            "defaults": _defaults(found),
+            "evidence": basis["evidence"],
+            "memory": _memory(inputs, kernel),
+        }
     return report
 
 
-def _core_refusals(inputs: Inputs, found: Examination) -> list[RefusedError]:
-    """What only building the kernel shows: numbers beyond what the core computes with."""
-    if found.resolved is None:
-        return []
+def _memory(inputs: Inputs, kernel: CostModel) -> dict[str, Any]:
+    """Whether the weights and a sequence fit, which refuses no price, and the smallest changes after which they do."""
     try:
-        pykernel.new(inputs)
+        problem = "" if kernel.kv_capacity().sequences(1) else "there is no room for a sequence"
     except RefusedError as error:
-        return [error]
-    return []
+        problem = str(error)
+    remedies = what_would_fit(inputs) if problem else ()
+    return {"fits": not problem, "problem": problem, "remedies": [asdict(remedy) for remedy in remedies]}
 
 
 def _stated(document: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -105,19 +118,9 @@ def _stated(document: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + field.name, value
 
 
-def _resolved(found: Examination, resolved: Resolved) -> dict[str, Any]:
-    own = [origin for origin in resolved.provenance if origin.set == pykernel.KERNEL_ASSUMPTION_SET]
-    open_rows = [row for row in UNRECORDED if row.open(found.case)]
-    return {
-        "runs": _runs(found, resolved),
-        "overrides": [asdict(override) for override in resolved.resolution.overrides],
-        "assumptions": [assumed(origin) for origin in own],
-        "defaults": [
-            {"name": row.name, "value": str(row.value(found.case)), "reason": row.reason(found.case)}
-            for row in open_rows
-        ],
-        "evidence": evidence(resolved.provenance),
-    }
+def _defaults(found: Examination) -> list[dict[str, str]]:
+    rows = (row for row in UNRECORDED if row.open(found.case))
+    return [{"name": row.name, "value": str(row.value(found.case)), "reason": row.reason(found.case)} for row in rows]
 
 
 def _runs(found: Examination, resolved: Resolved) -> dict[str, Any]:
@@ -186,11 +189,15 @@ def _accepted_lines(pool: dict[str, Any]) -> Iterator[str]:
         if group["width"] > 1:
             reach = "across nodes" if group["crosses_nodes"] else "without the network"
             yield text.labelled("group", f"{name}: {group['width']} ranks, {group['stride']} apart, {reach}")
-    yield text.labelled("evidence", evidence_line(pool["evidence"]))
+    yield text.labelled("evidence", subject.evidence_line(pool["evidence"]))
+    if not pool["memory"]["fits"]:
+        yield text.labelled("memory", pool["memory"]["problem"])
+        for remedy in pool["memory"]["remedies"]:
+            yield text.labelled("would fit", f"{remedy['field']} {remedy['value']}, not {remedy['found']}")
     for entry in pool["overrides"]:
-        yield text.labelled("override", override_line(entry))
+        yield text.labelled("override", subject.override_line(entry))
     for entry in pool["assumptions"]:
-        yield text.labelled("assumption", assumption_line(entry))
+        yield text.labelled("assumption", subject.assumption_line(entry))
     defaults = ", ".join(f"{entry['name']} {entry['value']}" for entry in pool["defaults"])
     if defaults:
         yield text.labelled("default", defaults)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pykernel
-from pykernel.cli import UsageError, terms, text
-from pykernel.cli.basis import assumed, assumption_line, evidence, evidence_line, override_line, placed, warnings
+from pykernel.cli import UsageError, subject, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
 from pykernel.cli.options import add_roots, count, repos
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
-from pykernel.interface import RESOURCES, CostModel, Resolution
+from pykernel.interface import RESOURCES, CostModel
 
 HELP = """\
 A batch is written with --decode and --prefill, each as often as needed, or read with --batch:
@@ -62,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:
-        raise RefusedError(str(placed(error, inputs)), error.field, error.rule) from None
+        raise subject.placed(error, inputs) from None
     if options.batch:
         batch_text = read_batch(options.batch)
     else:
@@ -94,23 +92,8 @@ def _report(inputs: Inputs, kernel: CostModel, batch_text: BatchText, model: str
     """Everything that is printed, in the order of the JSON. Raises `BatchError`."""
     batch = batch_text.batch(kernel.decode_threshold())
     estimate = kernel.step_time(batch)
-    pool, source = kernel.deployment(), inputs.scenario.source
-    own = [origin for origin in kernel.provenance() if origin.set == pykernel.KERNEL_ASSUMPTION_SET]
     return {
-        "pykernel": pykernel.__version__,
-        "cost_model": model,
-        "scenario": inputs.scenario.name,
-        "file": source.file if source else "",
-        "engine_version": inputs.scenario.engine_version,
-        "pool": {"index": inputs.pool, "of": len(inputs.deployment.pools), "role": pool.role},
-        "model": {"name": inputs.model.name, **_formats(inputs, pool)},
-        "cluster": {
-            "chip": inputs.chip.name,
-            "fabric": inputs.fabric.name if inputs.fabric else "",
-            "nodes": pool.nodes,
-            "gpus_per_node": inputs.scenario.cluster.gpus_per_node,
-        },
-        "resolution": _resolution(kernel),
+        **subject.about(inputs, kernel, model),
         "batch": _batch(batch),
         "launch": _launch(kernel, batch),
         "estimate": {
@@ -119,34 +102,8 @@ def _report(inputs: Inputs, kernel: CostModel, batch_text: BatchText, model: str
             "bottleneck": estimate.bottleneck,
             "per_resource_ns": {name: estimate.per_resource_ns.get(name, 0) for name in RESOURCES},
         },
-        "evidence": evidence(kernel.provenance()),
-        "assumptions": [assumed(origin) for origin in own],
-        "overrides": [asdict(override) for override in kernel.resolved().overrides],
-        "warnings": [asdict(problem) for problem in warnings(inputs)],
+        **subject.basis(inputs, kernel),
         "notes": batch_text.notes,
-    }
-
-
-def _formats(inputs: Inputs, pool: Pool) -> dict[str, str]:
-    """What the weights are served in and the KV cache holds, as the documents state it."""
-    return {
-        "weights": pool.engine.quantization or inputs.model.global_.weight_dtype,
-        "kv_cache": pool.engine.cache_dtype or "auto",
-    }
-
-
-def _resolution(kernel: CostModel) -> dict[str, Any]:
-    resolved: Resolution = kernel.resolved()
-    return {
-        "tensor_parallel": resolved.tensor_parallel(),
-        "data_parallel": resolved.data_parallel(),
-        "expert_parallel": resolved.expert_parallel(),
-        "prefill_context_parallel": kernel.prefill_context_parallel_width(),
-        "decode_context_parallel": kernel.decode_context_parallel_width(),
-        "all_reduce_backend": resolved.all_reduce_backend,
-        "async_scheduling": resolved.async_scheduling,
-        "cascade_attention": resolved.cascade_attention,
-        "sequence_parallel_moe": resolved.sequence_parallel_moe,
     }
 
 
@@ -200,38 +157,24 @@ def uniform_width(pool: Pool) -> int:
 
 
 def _page(report: dict[str, Any]) -> list[str]:
-    lines = [*_what(report), "", *_bounds(report["estimate"]), "", *_resources(report["estimate"]), "", *_basis(report)]
+    lines = [
+        *_what(report),
+        "",
+        *_bounds(report["estimate"]),
+        "",
+        *_resources(report["estimate"]),
+        "",
+        *subject.basis_lines(report),
+    ]
     return [*lines, "", *terms.page(report["terms"])] if "terms" in report else lines
 
 
 def _what(report: dict[str, Any]) -> list[str]:
-    pool, model, cluster = report["pool"], report["model"], report["cluster"]
-    where = f"{cluster['chip']}, {_layout(report['resolution'])}, on {text.plural(cluster['nodes'], 'node')} of "
-    where += text.plural(cluster["gpus_per_node"], "GPU")
-    if cluster["fabric"]:
-        where += f", {cluster['fabric']} between nodes"
-    which = f"{pool['role']} pool" if pool["of"] == 1 else f"pool {pool['index']} of {pool['of']}, {pool['role']}"
     lines = {
-        "scenario": f"{report['scenario']}, {which}, engine {report['engine_version']}",
-        "model": f"{model['name']}, weights {model['weights']}, KV cache {model['kv_cache']}",
-        "chip": where,
         "batch": _batch_line(report["batch"], report["resolution"]["data_parallel"]),
         "launch": _launch_line(report["launch"], report["batch"]["padded_tokens"]),
     }
-    return [text.labelled(label, line) for label, line in lines.items()]
-
-
-def _layout(resolution: dict[str, Any]) -> str:
-    """The parallel widths above 1 in the engine's short names, tensor parallelism always."""
-    names = {
-        "tp": "tensor_parallel",
-        "pcp": "prefill_context_parallel",
-        "dcp": "decode_context_parallel",
-        "dp": "data_parallel",
-        "ep": "expert_parallel",
-    }
-    shown = [short for short, name in names.items() if short == "tp" or resolution[name] > 1]
-    return " ".join(f"{short} {resolution[names[short]]}" for short in shown)
+    return [*subject.lines(report), *(text.labelled(label, line) for label, line in lines.items())]
 
 
 def _batch_line(batch: dict[str, Any], replicas: int) -> str:
@@ -279,17 +222,3 @@ def _resources(estimate: dict[str, Any]) -> list[str]:
         text.row(name, f"{value} ms  {ns / total:4.0%}  {text.bar(ns / total)}")
         for (name, ns), value in zip(used.items(), values, strict=True)
     ]
-
-
-def _basis(report: dict[str, Any]) -> list[str]:
-    evidence = report["evidence"]
-    sets = ", ".join(f"{number} {name}" for name, number in evidence["assumed_by_set"].items())
-    lines = [("evidence", evidence_line(evidence))]
-    if sets:
-        lines.append(("", f"assumed: {sets}"))
-    lines += [("assumption", assumption_line(entry)) for entry in report["assumptions"]]
-    lines += [("override", override_line(entry)) for entry in report["overrides"]]
-    for entry in report["warnings"]:
-        lines.append((entry["severity"], text.shortened(f"{entry['path']}: {entry['message']}")))
-    lines += [("note", note) for note in report["notes"]]
-    return [text.labelled(label, line) for label, line in lines]

@@ -21,6 +21,16 @@ def milliseconds(ns: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def gibibytes(size: int) -> str:
+    """A size in GiB without its unit, one decimal."""
+    return f"{size / 2**30:,.1f}"
+
+
+def mebibytes(size: int) -> str:
+    """A size in MiB without its unit, one decimal."""
+    return f"{size / 2**20:,.1f}"
+
+
 def integer(value: int) -> str:
     """An integer with separators of thousands."""
     return f"{value:,}"

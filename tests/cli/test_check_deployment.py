@@ -125,3 +125,14 @@ def test_a_scenario_of_the_encoded_release_assumes_no_version(command: Command, 
     (pool,) = report(command("check-deployment", "new.yaml", "--json"), 0)["pools"]
     assert [entry["name"] for entry in pool["assumptions"]] == ["max_cudagraph_capture_size"]
     assert pool["evidence"]["total"] == 148
+
+
+def test_a_deployment_that_does_not_fit_is_accepted_with_what_would_fit(command: Command, scenario: Text) -> None:
+    text = scenario("llama-3.1-70b-h100-fp8-tp4").replace("tp: 4", "tp: 1").replace("quantization: fp8", "")
+    Path("large.yaml").write_text(text, encoding="utf-8")
+    (pool,) = report(command("check-deployment", "large.yaml", "--json"), 0)["pools"]
+    assert not pool["memory"]["fits"] and pool["memory"]["problem"]
+    wider = [remedy for remedy in pool["memory"]["remedies"] if remedy["field"].endswith("tp")]
+    assert [remedy["value"] for remedy in wider] == ["4"]
+    page = " ".join(command("check-deployment", "large.yaml").out.split())
+    assert "would fit" in page and "accepted" in page

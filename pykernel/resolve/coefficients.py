@@ -58,6 +58,9 @@ class Coefficients(Mapping[str, float]):
     def __getitem__(self, name: str) -> float:
         return self._chosen[name][0].value
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._chosen
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._chosen)
 

@@ -62,7 +62,8 @@ def measured_widths(names: Collection[str], operation: str, chip: str) -> list[i
     """Group widths for which floor, transition rate and peak rate of an operation are all in scope, ascending."""
     suffix = chip.replace("-", "_")
     floor = re.compile(rf"collective_floor_{operation}_fp16_([1-9]\d*)rank_{re.escape(suffix)}")
-    widths = [int(match[1]) for name in names if (match := floor.fullmatch(name))]
+    prefix = f"collective_floor_{operation}_"  # looked at first, since most names are of other things
+    widths = [int(match[1]) for name in names if name.startswith(prefix) and (match := floor.fullmatch(name))]
     return sorted(
         width
         for width in widths

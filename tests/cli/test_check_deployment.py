@@ -133,6 +133,6 @@ def test_a_deployment_that_does_not_fit_is_accepted_with_what_would_fit(command:
     (pool,) = report(command("check-deployment", "large.yaml", "--json"), 0)["pools"]
     assert not pool["memory"]["fits"] and pool["memory"]["problem"]
     wider = [remedy for remedy in pool["memory"]["remedies"] if remedy["field"].endswith("tp")]
-    assert [remedy["value"] for remedy in wider] == ["4"]
+    assert [remedy["value"] for remedy in wider] == ["2"]
     page = " ".join(command("check-deployment", "large.yaml").out.split())
     assert "would fit" in page and "accepted" in page

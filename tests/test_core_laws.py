@@ -214,6 +214,15 @@ def test_the_busiest_rank_of_a_shared_prefill_counts(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_busiest_rank_takes_as_many_tokens_as_its_two_chunks_hold(ranks: int) -> None:
+    for scheduled in range(600):
+        chunks = [chunks_of_rank(scheduled, ranks, rank) for rank in range(ranks)]
+        tokens = [sum(end - first for first, end in chunk) for chunk in chunks]
+        assert sum(tokens) == scheduled
+        assert lib.pk_share_prefill(scheduled, 0, ranks, 0).tokens == max(tokens), scheduled
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_a_prefill_that_divides_evenly_is_shared_evenly(ranks: int) -> None:
     share = lib.pk_share_prefill(4096, 8192, ranks, 0)
     assert share.tokens * ranks == 4096
@@ -436,7 +445,7 @@ def test_a_slower_network_never_costs_less(kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [lib.PK_SPAN_RING, lib.PK_SPAN_ALL_TO_ALL])
-@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, -9.0, math.nan, -math.inf])
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, -9.0, math.nan, math.inf, -math.inf])
 def test_a_network_that_is_no_slower_adds_nothing(kind: int, ratio: float) -> None:
     assert span(kind, 16, 8, ratio) == 1
 

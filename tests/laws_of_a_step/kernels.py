@@ -74,7 +74,7 @@ def widened(name: str, **widths: int) -> Inputs:
     return inputs
 
 
-def edited(name: str, edit: Callable[[Inputs], None], setting: str = "newest") -> Kernel:
+def edited(name: str, edit: Callable[[Inputs], object], setting: str = "newest") -> Kernel:
     inputs = fresh(name)
     edit(inputs)
     return Kernel(inputs, switches=SWITCHES[setting])

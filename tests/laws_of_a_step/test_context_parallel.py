@@ -11,7 +11,8 @@ from functools import partial
 
 import pytest
 
-from pykernel import Batch, BatchError, Inputs, Kernel, Request
+from pykernel import Batch, BatchError, Kernel, Request
+from tests.oracle.fixtures import without_latent_norm_bytes
 
 from .kernels import (
     BY_SETTING,
@@ -179,16 +180,9 @@ def test_a_gather_crosses_nodes_where_its_ranks_do(tp: int, pcp: int, crosses: b
 # ---- requests that attend nothing ----------------------------------------------------------------------------------
 
 
-def older_norms(inputs: Inputs) -> None:
-    for kind in inputs.model.layer_kinds:
-        for node in kind.nodes:
-            if node.role in ("q_a_layernorm", "kv_a_layernorm"):
-                node.bytes_per_token = 0
-
-
 def test_a_request_of_less_than_nothing_is_refused_and_its_tokens_cost_what_pads_cost() -> None:
     """Law 55. The reference skips 2 tokens after -2 but counts them as rows: 12.924 ms beside 4 others, not 11.675."""
-    kernel = edited(DEEPSEEK, older_norms, "reference")
+    kernel = edited(DEEPSEEK, without_latent_norm_bytes, "reference")
     four = Request(4, 0, 4)
     with pytest.raises(BatchError, match=r"batch\.computed\[0\]: computed is -2"):
         kernel.step_time(Batch([Request(2, -2, 4), four], decode_threshold=8))

@@ -13,7 +13,7 @@ import pytest
 
 from pykernel import RESOURCES, Batch, BatchError, Kernel, Request
 from pykernel._native import ffi, lib
-from pykernel.documents import Speculative
+from pykernel.documents import Coefficient, Scope, Speculative
 from pykernel.explain import Term
 from pykernel.switches import REFERENCE
 from tests.laws_of_a_step.kernels import (
@@ -130,17 +130,49 @@ USED = {
     "routed experts, weights read": MEMORY,
     "all_reduce over tensor": RATES["all_reduce"],
     "all_gather of the logits": RATES["all_gather"],
-    "launching the step": {"host_launch_eager_per_layer", "host_replay_graph_per_step"},
+    "launching the step": {"host_launch_eager_per_layer"},
     "dispatching kernels": {"host_launch_per_kernel"},
 }
 
 
-def test_terms_of_the_published_example_name_exactly_what_they_use() -> None:
+def test_terms_of_a_mixed_step_name_exactly_what_they_use() -> None:
     batch = Batch([*decodes(32), Request(512, 64, 1)], decode_threshold=8)
     terms = kernel_of(DEEPSEEK).explain(batch).terms
     assert {term.what for term in terms} == set(USED)
     for term in terms:
         assert {origin.name for origin in term.coefficients} == USED[term.what]
+
+
+@pytest.mark.parametrize(
+    ("mode", "batch", "used"),
+    [
+        ("FULL_AND_PIECEWISE", decodes(8), "host_replay_graph_per_step"),
+        ("FULL_AND_PIECEWISE", prefill(100), "host_replay_graph_per_step"),
+        ("FULL_AND_PIECEWISE", decodes(513), "host_launch_eager_per_layer"),
+        ("FULL_DECODE_ONLY", prefill(100), "host_launch_eager_per_layer"),
+        ("NONE", decodes(8), "host_launch_eager_per_layer"),
+        ("NONE", Batch(), "host_launch_eager_per_layer"),
+        ("FULL", Batch(), "host_replay_graph_per_step"),
+    ],
+)
+def test_launching_names_the_cost_of_the_way_it_is_launched(mode: str, batch: Batch, used: str) -> None:
+    inputs = fresh(DEEPSEEK)
+    inputs.deployment.pools[0].engine.cudagraph_mode = mode
+    [launch] = [term for term in Kernel(inputs).explain(batch).terms if term.what == "launching the step"]
+    assert [origin.name for origin in launch.coefficients] == [used]
+
+
+def test_a_shape_aware_ramp_is_named_where_shapes_count() -> None:
+    inputs, shape = fresh(DEEPSEEK), {"gemm_n_half_fp8", "gemm_k_half_fp8"}
+    inputs.coefficients[0].coefficients += [
+        Coefficient(name, 300.0, "dimensionless", "measured", False, Scope(hardware=[inputs.chip.name])) for name in shape
+    ]
+    by_shape = {
+        (term.layer, term.what)
+        for term in Kernel(inputs).explain(MIXED).terms
+        if shape & {origin.name for origin in term.coefficients}
+    }
+    assert by_shape == {("attn_dense", "dense arithmetic"), ("attn_moe", "dense arithmetic")}
 
 
 # ---- the published example -----------------------------------------------------------------------------------------

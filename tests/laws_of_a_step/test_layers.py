@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pykernel import Batch, DocumentError, Inputs, Kernel, Request
 from pykernel.documents import Node
+from pykernel.switches import NEWEST
 
 from .kernels import (
     BY_SETTING,
     DEEPSEEK,
     EVERY_POOL,
     GLM,
+    POOLS,
     SWITCHES,
     decodes,
     edited,
     fresh,
     kernel_of,
     kernel_terms,
+    loaded,
     no_overlap,
     prefill,
     resource,
@@ -108,3 +113,19 @@ def test_no_switch_moves_the_host_or_prefill_attention_or_the_layers(scenario: s
         assert all(terms == layers[0] for terms in layers)
     heads = [tuple(term for term in kernel.explain(prefill(2_048)).terms if term.layer == "head") for kernel in kernels]
     assert len(set(heads)) >= 2, "a switch that moves nothing shows nothing"
+
+
+MEMORY_SWITCHES: list[dict[str, Any]] = [
+    {"embedding_width": "checkpoint"},
+    {"embedding_width": "sixteen_bit"},
+    {"communicator_before_snapshot": False},
+]
+
+
+@POOLS
+def test_switches_about_memory_move_no_step(scenario: str, pool: int) -> None:
+    newest = kernel_of(scenario, pool)
+    for switch in MEMORY_SWITCHES:
+        other = Kernel(loaded(scenario, pool), switches=replace(NEWEST, **switch))
+        for batch in (Batch(), decodes(32), prefill(2_048)):
+            assert other.explain(batch) == newest.explain(batch), switch

@@ -246,6 +246,7 @@ def test_each_pool_moves_what_its_own_ranks_hold() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_decode_context_ranks_change_no_handoff(ranks: int) -> None:
+    """Law 45, of what moves between pools."""
     for tokens in (1, 100, 131_072):
         assert payload(spread(fresh(), dcp=ranks), tokens) == payload(fresh(), tokens)
 

@@ -80,7 +80,7 @@ def _projections(
     if not b.traits.fused_latent_norm:
         return [down, b.latent_norm("q_a_layernorm", rank), b.latent_norm("kv_a_layernorm", latent), up]
     fused = rank + latent
-    if indexed and not pooled(b):
+    if indexed and pooled(b) == 1:
         fused += b.config.integer("index_head_dim")  # one kernel norms the indexer's key as well
     return [down, b.latent_norm("qkv_a_layernorm", fused), up]
 

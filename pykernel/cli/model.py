@@ -106,7 +106,10 @@ def _page(report: dict[str, Any]) -> list[str]:
         ("layers", f"{depth}: {kinds}"),
         *_caches(report["kv_bytes_per_token"]),
         *_states(report["state_elements"]),
-        ("work", f"{report['flops_per_token'] / 1e9:,.1f} GFLOP a token in the graph's matrices; attention comes on top"),
+        (
+            "work",
+            f"{report['flops_per_token'] / 1e9:,.1f} GFLOP a token in the graph's matrices; attention comes on top",
+        ),
     ]
     if report["speculator"]:
         lines.append(("draft", f"{report['speculator']}, in none of these figures"))

@@ -9,7 +9,6 @@ compressed-tensors' `ignore` and ModelOpt's `exclude_modules`, the second ModelO
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 from collections.abc import Mapping
@@ -324,8 +323,8 @@ def _expression(name: str, bare: str) -> str:
     """One entry of a list: `re:` and an expression, a glob over the whole name, or a name or part of one."""
     if name.startswith("re:"):
         return _checked(name[3:])
-    if "*" in bare or "?" in bare:
-        return "^" + fnmatch.translate(bare)
+    if "*" in bare:
+        return "^" + ".*".join(map(re.escape, bare.split("*"))) + r"(?:\.|$)"
     return rf"(?:^|\.){re.escape(bare)}(?:\.|$)"
 
 

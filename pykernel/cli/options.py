@@ -84,21 +84,27 @@ def _of(kind: type) -> Callable[[str], object]:
     return count() if kind is int else kind
 
 
-def open_subject(options: argparse.Namespace, pool: int = 0) -> Inputs:
-    """The inputs that the options name. Raises `UsageError` for both or neither, otherwise as loading does."""
-    import pykernel
-
+def check_subject(options: argparse.Namespace) -> None:
+    """Raise `UsageError` unless the options name one thing to price, and nothing that goes with the other."""
     given = [name for name in (*_WIDTHS, *_SETTINGS, "chip", "ep", "fabric") if getattr(options, name)]
     if options.config is None:
         if given:
             raise UsageError(f"--{given[0].replace('_', '-')} goes with --config; a scenario states it in its file")
         if options.scenario is None:
-            raise UsageError("name a scenario, or a model's --config with a --chip")
-        return pykernel.open_inputs(options.scenario, repos(options), pool)
-    if options.scenario is not None:
+            raise UsageError("name a SCENARIO, or a model's --config with a --chip")
+    elif options.scenario is not None:
         raise UsageError(f"--config stands for a scenario; leave out {options.scenario!r}, or --config")
-    if not options.chip:
+    elif not options.chip:
         raise UsageError(f"--config needs a --chip; there are {', '.join(list_chips(repos(options)))}")
+
+
+def open_subject(options: argparse.Namespace, pool: int = 0) -> Inputs:
+    """The inputs that the options name. Raises `UsageError` as `check_subject`, otherwise as loading does."""
+    import pykernel
+
+    check_subject(options)
+    if options.config is None:
+        return pykernel.open_inputs(options.scenario, repos(options), pool)
     if pool:
         raise UsageError("a model without a scenario is one pool; leave out --pool")
     return pykernel.inputs_from_config(

@@ -13,7 +13,7 @@ from typing import Any
 import pykernel
 from pykernel.cli import UsageError, subject, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
-from pykernel.cli.options import add_roots, add_subject, count, open_subject
+from pykernel.cli.options import add_roots, add_subject, check_subject, count, open_subject
 from pykernel.documents import Inputs
 from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_subject(options)
     written = bool(options.decode or options.prefill)
     if written and options.batch:
         raise UsageError("--batch stands for the whole batch; leave out --decode and --prefill, or --batch")

@@ -110,7 +110,7 @@ def test_the_cluster_has_as_many_nodes_as_the_ranks_need(command: Command) -> No
         (("deepseek-v3-h200-fp8-tp8", "--config", QWEN, "--chip", "h100"), ("leave out",)),
         (("deepseek-v3-h200-fp8-tp8", "--tp", "4"), ("--tp", "--config")),
         (("deepseek-v3-h200-fp8-tp8", "--cache-dtype", "fp8"), ("--cache-dtype", "--config")),
-        ((), ("scenario", "--config")),
+        ((), ("SCENARIO", "--config")),
         (("--config", QWEN, "--chip", "h100", "--pool", "1"), ("--pool",)),
         (("--config", QWEN, "--chip", "h100", "--tp", "0"), ("--tp",)),
     ],

@@ -110,7 +110,12 @@ FAMILIES: tuple[Family, ...] = (
         ("MistralForCausalLM", "Mistral3ForConditionalGeneration", "MinistralForCausalLM"),
         layouts.windowed(layouts.in_every_layer),
     ),
-    Family("qwen2", ("Qwen2ForCausalLM",), QWEN_WINDOWS, traits=Traits(qkv_bias=True)),
+    Family(
+        "qwen2",
+        ("Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
+        QWEN_WINDOWS,
+        traits=Traits(qkv_bias=True),
+    ),
     Family("mimo", ("MiMoForCausalLM",), QWEN_WINDOWS, traits=Traits(qkv_bias=True), draft=MTP),
     Family(
         "qwen3",
@@ -158,8 +163,15 @@ FAMILIES: tuple[Family, ...] = (
         traits=Traits(norms="parallel", tied=True),
     ),
     Family("glm", ("GlmForCausalLM",), FULL, traits=Traits(qkv_bias=True)),
+    Family("chatglm", ("ChatGLMModel", "ChatGLMForConditionalGeneration"), FULL, traits=Traits(qkv_bias=True)),
     Family("glm4", ("Glm4ForCausalLM",), FULL, traits=Traits(norms="sandwich", qkv_bias=True)),
     Family("nemotron", ("NemotronForCausalLM",), FULL, traits=Traits(norm_vectors=2, gated_mlp=False)),
+    Family(
+        "starcoder2",
+        ("Starcoder2ForCausalLM",),
+        layouts.windowed(layouts.in_every_layer),
+        traits=Traits(norm_vectors=2, qkv_bias=True, o_bias=True, mlp_bias=True, gated_mlp=False, tied=True),
+    ),
     Family("exaone4", ("Exaone4ForCausalLM",), LISTED_WINDOWS, traits=Traits(norms="post", qk_norm="head")),
     Family("deci", ("DeciLMForCausalLM",), layouts.every("deci_attention"), layouts.every("deci_mlp")),
     # ---- mixtures of experts -----------------------------------------------------------------------------------

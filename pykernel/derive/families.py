@@ -170,7 +170,7 @@ FAMILIES: tuple[Family, ...] = (
         "starcoder2",
         ("Starcoder2ForCausalLM",),
         layouts.windowed(layouts.in_every_layer),
-        traits=Traits(norm_vectors=2, qkv_bias=True, o_bias=True, mlp_bias=True, gated_mlp=False, tied=True),
+        traits=Traits(norm_vectors=2, qkv_bias=True, o_bias=True, mlp_bias=True, gated_mlp=False),
     ),
     Family("exaone4", ("Exaone4ForCausalLM",), LISTED_WINDOWS, traits=Traits(norms="post", qk_norm="head")),
     Family("deci", ("DeciLMForCausalLM",), layouts.every("deci_attention"), layouts.every("deci_mlp")),

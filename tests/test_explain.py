@@ -165,7 +165,8 @@ def test_launching_names_the_cost_of_the_way_it_is_launched(mode: str, batch: Ba
 def test_a_shape_aware_ramp_is_named_where_shapes_count() -> None:
     inputs, shape = fresh(DEEPSEEK), {"gemm_n_half_fp8", "gemm_k_half_fp8"}
     inputs.coefficients[0].coefficients += [
-        Coefficient(name, 300.0, "dimensionless", "measured", False, Scope(hardware=[inputs.chip.name])) for name in shape
+        Coefficient(name, 300.0, "dimensionless", "measured", False, Scope(hardware=[inputs.chip.name]))
+        for name in shape
     ]
     by_shape = {
         (term.layer, term.what)

@@ -48,7 +48,24 @@ def nodes(scenario: str, op: str) -> list[tuple[Any, int]]:
 
 
 def is_windowed(scenario: str) -> bool:
-    return any(node.window or node.kind == "swa" for node, _ in nodes(scenario, "Attention"))
+    """Whether a decode reads only part of a long context: a window, or the entries that an indexer chose."""
+    return any(node.window or node.index_topk or node.kind == "swa" for node, _ in nodes(scenario, "Attention"))
+
+
+def attends_plainly(scenario: str, pool: int) -> bool:
+    """Whether attention reads its context by itself, no indexer before it, and no draft runs after the step."""
+    attentions = [node for node, _ in nodes(scenario, "Attention")]
+    speculates = loaded(scenario, pool).deployment.pools[pool].engine.speculative is not None
+    return not speculates and not any(node.role or node.kind == "sparse_mla" for node in attentions)
+
+
+def attends_in_every_layer(scenario: str) -> bool:
+    """Whether each layer has one attention and nothing else that mixes tokens."""
+    return all(
+        [node.role for node in kind.nodes if node.op in ("Attention", "RecurrentUpdate")] == [""]
+        and not any(node.op == "RecurrentUpdate" for node in kind.nodes)
+        for kind in loaded(scenario).model.layer_kinds
+    )
 
 
 def is_moe(scenario: str) -> bool:
@@ -182,6 +199,7 @@ def test_context_may_move_between_decodes_where_attention_is_full(scenario: str,
 def test_some_scenario_has_windows_and_some_has_none() -> None:
     assert {is_windowed(scenario) for scenario, _ in BUNDLED} == {True, False}
     assert {is_moe(scenario) for scenario, _ in BUNDLED} == {True, False}
+    assert len(PLAIN_POOLS) > 30 and len(ATTENDING_POOLS) > 25
 
 
 # ---- the empty step, estimates that are used again -----------------------------------------------------------------
@@ -322,7 +340,11 @@ def test_withholding_sms_hardly_slows_a_step_bound_by_memory(scenario: str, grow
 # ---- attention -----------------------------------------------------------------------------------------------------
 
 
-@POOLS
+PLAIN_POOLS = [(scenario, pool) for scenario, pool in BUNDLED if attends_plainly(scenario, pool)]
+ATTENDING_POOLS = [(scenario, pool) for scenario, pool in BUNDLED if attends_in_every_layer(scenario)]
+
+
+@pytest.mark.parametrize(("scenario", "pool"), PLAIN_POOLS)
 @BY_SETTING
 def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int, setting: str) -> None:
     """Law 29."""
@@ -333,9 +355,9 @@ def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int
     suffix, tflops = next(
         (suffix, tflops)
         for suffix, tflops, formats in (
-            ("nvfp4", chip.tflops_nvfp4, ("nvfp4",)),
-            ("fp8", chip.tflops_fp8, ("nvfp4", "fp8")),
-            ("bf16", chip.tflops_peak, ("nvfp4", "fp8", "bf16")),
+            ("nvfp4", chip.tflops_nvfp4, ("nvfp4", "mxfp4")),
+            ("fp8", chip.tflops_fp8, ("nvfp4", "mxfp4", "fp8")),
+            ("bf16", chip.tflops_peak, ("nvfp4", "mxfp4", "fp8", "bf16", "fp16")),
         )
         if tflops and served in formats
     )
@@ -351,7 +373,7 @@ def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int
         assert longer - shorter == pytest.approx(flops / tp / rate * 1e9, abs=2)
 
 
-@POOLS
+@pytest.mark.parametrize(("scenario", "pool"), ATTENDING_POOLS)
 @BY_SETTING
 def test_attention_costs_its_floor_in_every_layer(scenario: str, pool: int, setting: str) -> None:
     """Law 30."""

@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
     "memory": ("pykernel.cli.memory", "size what a scenario holds on each GPU, and how many requests fit"),
+    "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
+    "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""

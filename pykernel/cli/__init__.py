@@ -24,6 +24,8 @@ SUBCOMMANDS = {
         "pykernel.cli.check_deployment",
         "show what the engine would run of a deployment, and everything that is refused",
     ),
+    "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
+    "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""

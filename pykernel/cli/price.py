@@ -13,7 +13,7 @@ from typing import Any
 import pykernel
 from pykernel.cli import UsageError, subject, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
-from pykernel.cli.options import add_roots, count, repos
+from pykernel.cli.options import add_roots, add_subject, check_subject, count, open_subject
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
@@ -36,7 +36,7 @@ With data parallelism, the batch is that of one replica. Durations are those of 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenario", metavar="SCENARIO", help="the path of a file, or the name of a scenario")
+    add_subject(parser)
     batch = parser.add_argument_group("the batch")
     batch.add_argument("--decode", metavar="NxCONTEXT", type=decodes, action="append", default=[])
     batch.add_argument("--prefill", metavar="NxNEW[+COMPUTED]", type=prefills, action="append", default=[])
@@ -51,12 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_subject(options)
     written = bool(options.decode or options.prefill)
     if written and options.batch:
         raise UsageError("--batch stands for the whole batch; leave out --decode and --prefill, or --batch")
     if not written and not options.batch:
         raise UsageError("the batch is missing; write it with --decode or --prefill, or name a file with --batch")
-    inputs = pykernel.open_inputs(options.scenario, repos(options), options.pool)
+    inputs = open_subject(options, options.pool)
     try:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:

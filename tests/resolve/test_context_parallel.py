@@ -96,6 +96,7 @@ def test_one_exchange_does_not_run_beside_a_shared_prefill(fresh: Fresh) -> None
 def test_only_the_collectives_of_the_combine_are_looked_up(
     engine: dict[str, str], widths: dict[str, int], operations: set[str], fresh: Fresh
 ) -> None:
+    """Law 46."""
     found = resolve(shared(fresh(), engine=engine, **widths)).laws.collectives
     assert {operation for operation, group in found if group == "decode_context"} == operations
 
@@ -160,6 +161,7 @@ def test_how_many_tokens_a_rank_keeps_in_a_row(
 
 
 def test_interleave_moves_short_contexts_and_not_whole_stripes(fresh: Fresh) -> None:
+    """Law 47."""
     one, block = (
         Kernel(shared(fresh(), dcp=8, engine={"block_size": 64, "cp_kv_cache_interleave_size": size}))
         for size in (1, 64)

@@ -105,6 +105,7 @@ def test_stated_sizes_are_taken_as_they_are_up_to_the_budget() -> None:
 def test_a_step_at_the_ceiling_is_captured_and_one_above_is_not(
     scenario: str, changes: dict[str, Any], ceiling: int, fresh: Fresh
 ) -> None:
+    """Law 40."""
     documents = fresh(scenario)
     engine(documents, **({"cudagraph_mode": "FULL_AND_PIECEWISE"} | changes))
     kernel = Kernel(documents)

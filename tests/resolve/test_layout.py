@@ -58,6 +58,7 @@ def laid_out(
 @pytest.mark.parametrize(("tp", "dp", "pcp"), list(itertools.product([1, 2, 8], [1, 2, 4], [0, 1, 2])))
 @pytest.mark.parametrize("ep", [False, True])
 def test_experts_are_shared_by_every_rank_of_the_engine(tp: int, dp: int, pcp: int, ep: bool) -> None:
+    """Law 37."""
     layout = laid_out(tp, dp, ep=ep, pcp=pcp)
     block = tp * dp * max(pcp, 1)
     assert layout.ep == (block if ep else 1)

@@ -19,8 +19,8 @@ from pykernel.switches import REFERENCE
 from tests.laws_of_a_step.kernels import (
     BY_SETTING,
     DEEPSEEK,
-    EVERY_POOL,
     GLM,
+    POOLS,
     decodes,
     fresh,
     kernel_of,
@@ -46,7 +46,7 @@ def drafting() -> Kernel:
 # ---- adding up -----------------------------------------------------------------------------------------------------
 
 
-@EVERY_POOL
+@POOLS
 @BY_SETTING
 def test_terms_add_up_to_each_resource_of_the_price(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
@@ -75,7 +75,7 @@ def raw_terms(kernel: Kernel, batch: Batch, room: int | None = None) -> tuple[An
     return terms, count[0]
 
 
-@EVERY_POOL
+@POOLS
 def test_seconds_of_the_terms_sum_to_the_price_within_a_nanosecond(scenario: str, pool: int) -> None:
     kernel = kernel_of(scenario, pool)
     for batch in BATCHES:
@@ -88,7 +88,7 @@ def test_seconds_of_the_terms_sum_to_the_price_within_a_nanosecond(scenario: str
         assert found == pytest.approx(priced, abs=1)
 
 
-@EVERY_POOL
+@POOLS
 def test_no_term_is_cheaper_than_its_floor_or_faster_than_the_part(scenario: str, pool: int) -> None:
     kernel = kernel_of(scenario, pool)
     for batch in BATCHES:
@@ -102,7 +102,7 @@ def test_no_term_is_cheaper_than_its_floor_or_faster_than_the_part(scenario: str
 # ---- what a term rests on ------------------------------------------------------------------------------------------
 
 
-@EVERY_POOL
+@POOLS
 @BY_SETTING
 def test_every_term_names_coefficients_that_are_in_scope(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
@@ -211,7 +211,7 @@ def test_terms_of_the_published_example_have_their_values() -> None:
 def test_floors_launches_and_work_of_the_published_example() -> None:
     by_name = {(term.layer, term.what): term for term in example_terms()}
     attention, reduction = by_name["attn_moe", "decode attention (mla)"], by_name["attn_moe", "all_reduce over tensor"]
-    assert (attention.floor_ns, attention.bytes) == (13_500, pytest.approx(32 * 4_096 * 576))
+    assert attention.floor_ns == 13_500 and attention.bytes == pytest.approx(32 * 4_096 * 576)
     assert (reduction.floor_ns, reduction.launches, reduction.bytes) == (4_710, 1, 32 * 7_168 * 2)
     experts = by_name["attn_moe", "routed experts, weights read"]
     assert experts.bytes == pytest.approx(256 * (1 - (248 / 256) ** 32) * 5_505_024)

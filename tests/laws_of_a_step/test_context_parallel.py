@@ -33,7 +33,7 @@ from .kernels import (
 HYBRID, FULL_ATTENTION = "gpt-oss-120b-h200-fp4-tp8", "minimax-m2.5-h200-tp8"
 
 
-def shared(name: str, setting: str = "newest", combine: str = "", cache: str = "", **widths: int) -> Kernel:
+def shared(name: str, setting: str = "newest", *, combine: str = "", cache: str = "", **widths: int) -> Kernel:
     inputs = widened(name, **widths)
     engine = inputs.deployment.pools[0].engine
     engine.dcp_comm_backend, engine.cache_dtype = combine, cache or engine.cache_dtype
@@ -114,7 +114,7 @@ def test_a_decode_launches_the_exchanges_of_its_combine(
     name: str, combine: str, widths: dict[str, int], over_context: dict[str, int], query_over_tensor: bool, setting: str
 ) -> None:
     """Law 46. With ranks of its own the queries are gathered over them first; the whole block gathers over tensor."""
-    kernel = shared(name, setting, combine, **widths)
+    kernel = shared(name, setting, combine=combine, cache="", **widths)
     layers = sum(fresh(name).model.stack.layers().count(kind.id) for kind in fresh(name).model.layer_kinds)
     each = {operation: count * layers for operation, count in over_context.items()}
     assert launched(kernel, decodes(32), "decode_context") == each

@@ -15,7 +15,6 @@ from pykernel.switches import NEWEST
 from .kernels import (
     BY_SETTING,
     DEEPSEEK,
-    EVERY_POOL,
     GLM,
     POOLS,
     SWITCHES,
@@ -102,7 +101,7 @@ def test_a_graph_with_an_unknown_condition_or_layer_is_refused_where_it_says_so(
     assert "attn_mow" in at["model.stack.pattern[0]"]
 
 
-@EVERY_POOL
+@POOLS
 def test_no_switch_moves_the_host_or_prefill_attention_or_the_layers(scenario: str, pool: int) -> None:
     """Laws 7, 39 and 40 under every setting: what a switch may move is the head, and nothing on the host."""
     batches = (Batch(), decodes(32), decodes(513), prefill(2_048), Batch([Request(1, 99, 1), Request(64, 0, 64)]))

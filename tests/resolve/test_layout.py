@@ -177,6 +177,13 @@ def test_a_group_inside_one_rack_scale_domain_does_not_cross(part: Chip, rack: i
     assert layout.rack_domain is (part.gpus_per_rack > 0 and part.intra_rack_bw_gbps > 0)
 
 
+def test_a_strided_group_stays_inside_a_rack_by_its_whole_reach() -> None:
+    part = chip(72, 900.0)
+    near, far = (laid_out(tp, pcp=4, node=4, part=part).groups["prefill_context"] for tp in (16, 32))
+    assert (near.width, near.stride, near.crosses_nodes) == (4, 16, False)
+    assert (far.width, far.stride, far.crosses_nodes) == (4, 32, True)
+
+
 def test_the_bundled_rack_scale_part_is_one_domain() -> None:
     part = open_inputs("minimax-m2.5-gb300-tp4").chip
     wide = laid_out(16, 4, ep=True, node=4, part=part)

@@ -189,6 +189,20 @@ def test_a_cache_is_refused_by_name_where_no_backend_takes_it(
     assert caught.value.field == "engine.cache_dtype"
 
 
+@pytest.mark.parametrize(
+    ("cache", "reason"),
+    [
+        ("fp8_inc", "NVIDIA"),
+        ("turboquant_k8v4", "page layout"),
+        ("int8_per_token_head", "page layout"),
+        ("bogus", "auto, "),
+    ],
+)
+def test_a_refused_cache_says_why(cache: str, reason: str, fresh: Fresh) -> None:
+    with pytest.raises(RefusedError, match=reason):
+        precision(fresh(DENSE), cache_dtype=cache)
+
+
 @pytest.mark.parametrize("cache", ["fp8_ds_mla", "nvfp4_ds_mla"])
 def test_a_packed_latent_cache_needs_sparse_latent_attention(cache: str, fresh: Fresh) -> None:
     documents = fresh(DEEPSEEK)

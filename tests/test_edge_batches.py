@@ -12,7 +12,7 @@ import pytest
 from pykernel import Batch, BatchError, Inputs, Kernel, Request, StepEstimate
 from pykernel._native import ffi, lib
 from tests import oracle
-from tests.laws_of_a_step.kernels import DEEPSEEK, GLM, POOLS, decodes, kernel_of, loaded, widened
+from tests.laws_of_a_step.kernels import DEEPSEEK, EVERY_KIND, GLM, decodes, kernel_of, loaded, widened
 from tests.oracle import Oracle
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -92,7 +92,7 @@ def held_to(judge: Oracle, kernel: Kernel, batch: Batch) -> None:
     assert estimate.no_overlap_ns < 2**62, "far from where durations saturate"
 
 
-@POOLS
+@EVERY_KIND
 @pytest.mark.parametrize("name", PRICED)
 def test_the_edges_of_what_is_priced_cost_what_the_laws_say(name: str, scenario: str, pool: int) -> None:
     held_to(oracle_of(scenario, pool), kernel_of(scenario, pool), PRICED[name])

@@ -17,10 +17,10 @@ from pykernel.documents import Coefficient, Scope, Speculative
 from pykernel.explain import Term
 from pykernel.switches import REFERENCE
 from tests.laws_of_a_step.kernels import (
-    BY_SETTING,
     DEEPSEEK,
     GLM,
     POOLS,
+    POOLS_AND_SETTINGS,
     decodes,
     fresh,
     kernel_of,
@@ -46,8 +46,7 @@ def drafting() -> Kernel:
 # ---- adding up -----------------------------------------------------------------------------------------------------
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_terms_add_up_to_each_resource_of_the_price(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
     for batch in BATCHES:
@@ -102,8 +101,7 @@ def test_no_term_is_cheaper_than_its_floor_or_faster_than_the_part(scenario: str
 # ---- what a term rests on ------------------------------------------------------------------------------------------
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_every_term_names_coefficients_that_are_in_scope(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
     known = set(kernel.provenance())

@@ -25,6 +25,7 @@ from tests.laws_of_a_step.kernels import (
     CONTEXT,
     DEEPSEEK,
     POOLS,
+    POOLS_AND_SETTINGS,
     SWITCHES,
     decodes,
     fresh,
@@ -118,8 +119,7 @@ def random_batches(count: int, seed: int = SEED) -> Iterator[Batch]:
         )
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_the_bounds_of_any_step_are_in_order(scenario: str, pool: int, setting: str) -> None:
     """Laws 1, 2, 3, 4 and 8."""
     kernel, estimate = kernel_of(scenario, pool, setting), StepEstimate()
@@ -135,8 +135,7 @@ def test_the_bounds_of_any_step_are_in_order(scenario: str, pool: int, setting: 
     assert len(bottlenecks) > 1, "the batches are too much alike to show anything"
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_a_price_has_the_same_bits_again_and_in_every_thread(scenario: str, pool: int, setting: str) -> None:
     """Law 5."""
     kernel = kernel_of(scenario, pool, setting)
@@ -205,8 +204,7 @@ def test_some_scenario_has_windows_and_some_has_none() -> None:
 # ---- the empty step, estimates that are used again -----------------------------------------------------------------
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_an_idle_step_costs_the_host_alone(scenario: str, pool: int, setting: str) -> None:
     """Law 7."""
     kernel = kernel_of(scenario, pool, setting)
@@ -218,8 +216,7 @@ def test_an_idle_step_costs_the_host_alone(scenario: str, pool: int, setting: st
     assert kernel.step_time(Batch(pad_tokens=1)).per_resource_ns.keys() >= {"sm", "hbm", "host"}
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_an_estimate_used_again_forgets_what_it_was(scenario: str, pool: int, setting: str) -> None:
     """Law 6."""
     kernel, estimate = kernel_of(scenario, pool, setting), StepEstimate()
@@ -246,16 +243,14 @@ def assert_rising(values: list[int], *, strictly: bool = False) -> None:
     assert all(low < high or (low == high and not strictly) for low, high in itertools.pairwise(values)), values
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_more_decodes_never_cost_less(scenario: str, pool: int, setting: str) -> None:
     """Law 9."""
     kernel = kernel_of(scenario, pool, setting)
     assert_rising([no_overlap(kernel, decodes(count)) for count in (1, 2, 8, 32, 128, 512)])
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_longer_contexts_cost_memory_time_and_no_arithmetic(scenario: str, pool: int, setting: str) -> None:
     """Laws 10 and 13."""
     kernel = kernel_of(scenario, pool, setting)
@@ -265,16 +260,14 @@ def test_longer_contexts_cost_memory_time_and_no_arithmetic(scenario: str, pool:
         assert len({resource(kernel, batch, name) for batch in batches}) == 1, name
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_more_tokens_of_each_request_never_cost_less(scenario: str, pool: int, setting: str) -> None:
     """Law 11."""
     kernel = kernel_of(scenario, pool, setting)
     assert_rising([no_overlap(kernel, decodes(32, tokens=tokens)) for tokens in (1, 2, 3, 5, 8)])
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_batching_pays(scenario: str, pool: int, setting: str) -> None:
     """Law 12."""
     kernel = kernel_of(scenario, pool, setting)
@@ -307,8 +300,7 @@ def test_pad_tokens_reach_what_tokens_reach_but_neither_head_nor_attention(scena
     assert padded["hbm"] < real["hbm"] and padded["sm"] <= real["sm"]
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_withheld_sms_slow_arithmetic_alone(scenario: str, pool: int, setting: str) -> None:
     """Law 38."""
     kernel, count = kernel_of(scenario, pool, setting), loaded(scenario).chip.sm_count
@@ -407,8 +399,7 @@ def test_a_window_bounds_what_a_decode_reads() -> None:
 # ---- experts -------------------------------------------------------------------------------------------------------
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_routed_experts_stand_outside_the_overlap(scenario: str, pool: int, setting: str) -> None:
     """Law 34."""
     estimate = kernel_of(scenario, pool, setting).step_time(decodes(32))
@@ -472,8 +463,7 @@ def test_expert_parallelism_divides_routed_arithmetic(setting: str) -> None:
 # ---- host ----------------------------------------------------------------------------------------------------------
 
 
-@POOLS
-@BY_SETTING
+@POOLS_AND_SETTINGS
 def test_dispatching_kernels_costs_the_same_in_every_step(scenario: str, pool: int, setting: str) -> None:
     """Law 39."""
     kernel = kernel_of(scenario, pool, setting)

@@ -17,6 +17,10 @@ from pykernel import Batch, Inputs, Kernel, Request, load_bundle
 from pykernel.documents import find_scenario, list_scenarios
 from pykernel.switches import NEWEST, REFERENCE, LawSwitches
 from tests.oracle.fixtures import scenario
+from tests.oracle.vectors import NEMOTRON, QWEN, V4
+
+DEEPSEEK, GLM, EP16 = "deepseek-v3-h200-fp8-tp8", "glm-5-h200-tp8", "minimax-m2.5-h200-ep16"
+CONTEXT = 4_096
 
 SWITCHES: dict[str, LawSwitches] = {
     "newest": NEWEST,
@@ -33,8 +37,20 @@ BUNDLED = [(name, pool) for name in list_scenarios() for pool in range(len(load_
 POOLS = pytest.mark.parametrize(("scenario", "pool"), BUNDLED)
 """Every pool of every bundled scenario."""
 
-DEEPSEEK, GLM, EP16 = "deepseek-v3-h200-fp8-tp8", "glm-5-h200-tp8", "minimax-m2.5-h200-ep16"
-CONTEXT = 4_096
+KINDS = [
+    *((name, 0) for name in (DEEPSEEK, GLM, EP16, NEMOTRON, V4, QWEN, "gpt-oss-120b-h100-fp4-tp2")),
+    *(("minimax-m2.5-h200-disagg", pool) for pool in (0, 1)),
+    *((name, 0) for name in ("minimax-m2.5-gb300-tp4", "minimax-m2.5-b200-fp4-tp2-ep4-dp2", "qwen3-30b-a3b-h200-dp4")),
+    *((name, 0) for name in ("llama-3.1-70b-h100-fp8-tp4", "llama-3.1-8b-h100-tp1")),
+]
+EVERY_KIND = pytest.mark.parametrize(("scenario", "pool"), KINDS)
+"""Pools that have every kind of layer, layout and part between them."""
+
+POOLS_AND_SETTINGS = pytest.mark.parametrize(
+    ("scenario", "pool", "setting"),
+    [(*pool, "newest") for pool in BUNDLED] + [(*pool, setting) for setting in list(SWITCHES)[1:] for pool in KINDS],
+)
+"""Every pool at the newest setting; at the others, pools of every kind."""
 
 
 @cache

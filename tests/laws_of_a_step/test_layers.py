@@ -15,8 +15,8 @@ from pykernel.switches import NEWEST
 from .kernels import (
     BY_SETTING,
     DEEPSEEK,
+    EVERY_KIND,
     GLM,
-    POOLS,
     SWITCHES,
     decodes,
     edited,
@@ -101,7 +101,7 @@ def test_a_graph_with_an_unknown_condition_or_layer_is_refused_where_it_says_so(
     assert "attn_mow" in at["model.stack.pattern[0]"]
 
 
-@POOLS
+@EVERY_KIND
 def test_no_switch_moves_the_host_or_prefill_attention_or_the_layers(scenario: str, pool: int) -> None:
     """Laws 7, 39 and 40 under every setting: what a switch may move is the head, and nothing on the host."""
     batches = (Batch(), decodes(32), decodes(513), prefill(2_048), Batch([Request(1, 99, 1), Request(64, 0, 64)]))
@@ -121,7 +121,7 @@ MEMORY_SWITCHES: list[dict[str, Any]] = [
 ]
 
 
-@POOLS
+@EVERY_KIND
 def test_switches_about_memory_move_no_step(scenario: str, pool: int) -> None:
     newest = kernel_of(scenario, pool)
     for switch in MEMORY_SWITCHES:

@@ -140,3 +140,10 @@ def test_a_config_may_be_an_object() -> None:
     inputs = pykernel.inputs_from_config(config, "gb300", tp=4, name="mine")
     assert (inputs.model.name, inputs.scenario.cluster.gpus_per_node) == ("mine", 4)
     assert inputs.model.derived_from.path == "(in memory)"
+
+
+def test_memory_takes_a_config_too(command: Command) -> None:
+    found = command("memory", "--config", QWEN, "--chip", "h100", "--tp", "2", "--quantization", "fp8", "--json").json()
+    kernel = pykernel.new(pykernel.inputs_from_config(QWEN, "h100", tp=2, quantization="fp8"))
+    assert found["fixed_bytes"]["total"] == kernel.fixed_bytes().total
+    command("memory", "--tp", "2").fails(2, "--config")

@@ -17,10 +17,10 @@ from pykernel.documents import Coefficient, Scope, Speculative
 from pykernel.explain import Term
 from pykernel.switches import REFERENCE
 from tests.laws_of_a_step.kernels import (
+    BY_SETTING,
     DEEPSEEK,
+    EVERY_KIND,
     GLM,
-    POOLS,
-    POOLS_AND_SETTINGS,
     decodes,
     fresh,
     kernel_of,
@@ -46,7 +46,8 @@ def drafting() -> Kernel:
 # ---- adding up -----------------------------------------------------------------------------------------------------
 
 
-@POOLS_AND_SETTINGS
+@EVERY_KIND
+@BY_SETTING
 def test_terms_add_up_to_each_resource_of_the_price(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
     for batch in BATCHES:
@@ -74,7 +75,7 @@ def raw_terms(kernel: Kernel, batch: Batch, room: int | None = None) -> tuple[An
     return terms, count[0]
 
 
-@POOLS
+@EVERY_KIND
 def test_seconds_of_the_terms_sum_to_the_price_within_a_nanosecond(scenario: str, pool: int) -> None:
     kernel = kernel_of(scenario, pool)
     for batch in BATCHES:
@@ -87,7 +88,7 @@ def test_seconds_of_the_terms_sum_to_the_price_within_a_nanosecond(scenario: str
         assert found == pytest.approx(priced, abs=1)
 
 
-@POOLS
+@EVERY_KIND
 def test_no_term_is_cheaper_than_its_floor_or_faster_than_the_part(scenario: str, pool: int) -> None:
     kernel = kernel_of(scenario, pool)
     for batch in BATCHES:
@@ -101,7 +102,8 @@ def test_no_term_is_cheaper_than_its_floor_or_faster_than_the_part(scenario: str
 # ---- what a term rests on ------------------------------------------------------------------------------------------
 
 
-@POOLS_AND_SETTINGS
+@EVERY_KIND
+@BY_SETTING
 def test_every_term_names_coefficients_that_are_in_scope(scenario: str, pool: int, setting: str) -> None:
     kernel = kernel_of(scenario, pool, setting)
     known = set(kernel.provenance())

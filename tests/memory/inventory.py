@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from pykernel.documents import ModelGraph, Node
 
-STORED = {"bf16": 2, "fp8": 1, "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
+STORED = {"bf16": 2, "fp16": 2, "fp8": 1, "int4": Fraction(1, 2), "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
 SERVED_AS = {"fp8": "fp8", "nvfp4": "nvfp4", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4"}
 
 

@@ -237,7 +237,6 @@ static void reserved_fields_must_be_zero(void) {
     REFUSED(PK_STRUCT_SIZE, "spec", e.spec.struct_size = 0);
     REFUSED(PK_STRUCT_SIZE, "spec", e.spec.struct_size = UINT32_MAX);
     REFUSED(PK_RESERVED, "spec", e.spec.flags = 1);
-    REFUSED(PK_SPEC_VALUE, "reserved", e.spec.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "gemm.reserved", e.spec.gemm.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "layers[2].recurrent.reserved", e.layers[2].recurrent.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "scorers[0].decode.reserved", e.scorers[0].decode.reserved = 1);

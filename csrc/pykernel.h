@@ -911,6 +911,117 @@ PK_API PK_PURE double pk_collective_seconds(const pk_collective_law *law, double
 /* Factor on the bytes of a collective of `group` under PK_SPAN_*; 1 for a group that stays on its node. */
 PK_API PK_PURE double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio);
 
+/* ==== experimental ============================================================================================= */
+
+/* What is below may change in any version. */
+
+/* ---- cost models of other makes ------------------------------------------------------------------------------- */
+
+/* A cost model as a table of functions: a kernel of this library, or a model of somebody else's. Each function answers
+ * as the one named behind it, with the model's `context` for the kernel; it keeps to the conventions of this header
+ * (pure, safe from many threads, results untouched on an error), and passes the laws of pk_check.h. A function that is
+ * NULL is answered by the model that `base` points to, so a model that prices steps its own way sets step_time alone.
+ *
+ * A model in a shared library is found by one symbol, pk_model_open: of the type pk_model_open_function, it fills in a
+ * table that was set with PK_MODEL_INIT. `base` is a complete model of the deployment to price, which lives as long as
+ * the new one, or NULL when there is none; fail with PK_MODEL where it is needed. No function of this library need be
+ * linked: base has them all. docs/simulator.md shows a model and its use. */
+typedef struct pk_model {
+    uint32_t struct_size;
+    uint32_t flags;
+    const void *context;                 /* handed to every function */
+    const struct pk_model *base;         /* answers for what is NULL; or NULL itself */
+    void (*destroy)(const void *context); /* called once, by pk_model_close; may be NULL, base is not asked */
+
+    pk_status (*step_time)(const void *context, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+    pk_status (*fixed_bytes)(const void *context, pk_memory_breakdown *breakdown, pk_error *error);
+    int64_t (*pre_snapshot_bytes)(const void *context);
+    int64_t (*sequence_variable_bytes)(const void *context, int64_t tokens);
+    int64_t (*sequence_bounded_bytes)(const void *context, int64_t in_flight);
+    int64_t (*sequence_bounded_bytes_at)(const void *context, int64_t computed, int64_t in_flight);
+    int64_t (*sequence_fixed_bytes)(const void *context);
+    int64_t (*sequence_admission_bytes)(const void *context);
+    int64_t (*max_tokens_for)(const void *context, int64_t bytes);
+    pk_status (*kv_capacity)(const void *context, int64_t device_bytes, double utilization, int64_t block,
+                             pk_capacity *capacity, pk_error *error);
+
+    int64_t (*tier_time_ns)(const void *context, const char *tier, int32_t direction, int64_t bytes,
+                            int64_t queue_depth); /* INT64_MAX for a tier that does not exist */
+    pk_status (*pd_transfer_demand)(const void *context, int64_t tokens, const pk_placement *source,
+                                    const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+    int64_t (*admission_overhead_ns)(const void *context, int64_t prompt_tokens);
+    int64_t (*output_token_overhead_ns)(const void *context);
+    int64_t (*completion_overhead_ns)(const void *context);
+
+    int64_t (*capture_tokens)(const void *context);
+    int32_t (*uniform_graph_mode)(const void *context);
+    int32_t (*other_graph_mode)(const void *context);
+    int64_t (*decode_threshold)(const void *context);
+    int32_t (*decode_context_ranks)(const void *context);
+    int32_t (*prefill_context_ranks)(const void *context);
+
+    pk_resolution (*resolved)(const void *context);
+    size_t (*override_count)(const void *context);
+    pk_override (*override_at)(const void *context, size_t index);
+    size_t (*origin_count)(const void *context);
+    pk_origin (*origin_at)(const void *context, size_t index);
+    const char *(*text)(const void *context, const char *key);
+} pk_model;
+
+#ifndef PK_CDEF
+#ifdef __cplusplus
+#define PK_MODEL_INIT {sizeof(pk_model)}
+#else
+#define PK_MODEL_INIT {.struct_size = sizeof(pk_model)}
+#endif
+#endif
+
+typedef pk_status (*pk_model_open_function)(const pk_model *base, pk_model *model, pk_error *error);
+
+/* Makes `*model` the table of a kernel, which stays the caller's and must outlive it. Fails with the argument errors. */
+PK_API pk_status pk_model_of_kernel(const pk_kernel *kernel, pk_model *model, pk_error *error);
+
+/* PK_OK when every function is there, or answered by a base; PK_MODEL naming the first that is not. A model that passes
+ * may be given to the functions below, which check nothing more. */
+PK_API pk_status pk_model_check(const pk_model *model, pk_error *error);
+
+/* Ends a model; NULL and one that was never opened are allowed. The base is left alone. */
+PK_API void pk_model_close(pk_model *model);
+
+/* What the function of this name answers, here or in a base. */
+PK_API pk_status pk_model_step_time(const pk_model *model, const pk_batch *batch, pk_estimate *estimate,
+                                    pk_error *error);
+PK_API pk_status pk_model_fixed_bytes(const pk_model *model, pk_memory_breakdown *breakdown, pk_error *error);
+PK_API int64_t pk_model_pre_snapshot_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_variable_bytes(const pk_model *model, int64_t tokens);
+PK_API int64_t pk_model_sequence_bounded_bytes(const pk_model *model, int64_t in_flight);
+PK_API int64_t pk_model_sequence_bounded_bytes_at(const pk_model *model, int64_t computed, int64_t in_flight);
+PK_API int64_t pk_model_sequence_fixed_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_admission_bytes(const pk_model *model);
+PK_API int64_t pk_model_max_tokens_for(const pk_model *model, int64_t bytes);
+PK_API pk_status pk_model_kv_capacity(const pk_model *model, int64_t device_bytes, double utilization, int64_t block,
+                                      pk_capacity *capacity, pk_error *error);
+PK_API int64_t pk_model_tier_time_ns(const pk_model *model, const char *tier, int32_t direction, int64_t bytes,
+                                     int64_t queue_depth);
+PK_API pk_status pk_model_pd_transfer_demand(const pk_model *model, int64_t tokens, const pk_placement *source,
+                                             const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+PK_API int64_t pk_model_admission_overhead_ns(const pk_model *model, int64_t prompt_tokens);
+PK_API int64_t pk_model_output_token_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_completion_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_capture_tokens(const pk_model *model);
+PK_API int32_t pk_model_uniform_graph_mode(const pk_model *model);
+PK_API int32_t pk_model_other_graph_mode(const pk_model *model);
+PK_API int64_t pk_model_decode_threshold(const pk_model *model);
+PK_API int32_t pk_model_decode_context_ranks(const pk_model *model);
+PK_API int32_t pk_model_prefill_context_ranks(const pk_model *model);
+PK_API pk_resolution pk_model_resolved(const pk_model *model);
+PK_API size_t pk_model_override_count(const pk_model *model);
+PK_API pk_override pk_model_override_at(const pk_model *model, size_t index);
+PK_API size_t pk_model_origin_count(const pk_model *model);
+PK_API pk_origin pk_model_origin_at(const pk_model *model, size_t index);
+PK_API const char *pk_model_text(const pk_model *model, const char *key);
+
 #if defined(__cplusplus) && !defined(PK_CDEF)
 }
 #endif

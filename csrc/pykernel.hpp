@@ -56,7 +56,7 @@ struct Call {
  * once the largest batch has been seen. */
 class Batch {
   public:
-    explicit Batch(std::int64_t decode_threshold = 1) : decode_threshold(decode_threshold) {}
+    explicit Batch(std::int64_t threshold = 1) : decode_threshold(threshold) {}
 
     std::int64_t decode_threshold;
     std::int64_t sm_budget = 0;

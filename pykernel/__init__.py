@@ -15,6 +15,7 @@ from os import PathLike
 
 from pykernel._status import library_version
 from pykernel.batch import Batch
+from pykernel.c_model import load_c_model
 from pykernel.documents import Inputs, Repos, Rules, load_bundle, open_inputs
 from pykernel.documents.rules import rules
 from pykernel.errors import (
@@ -86,6 +87,7 @@ __all__ = [
     "Term",
     "TransferDemand",
     "load_bundle",
+    "load_c_model",
     "new",
     "open",
     "open_inputs",

@@ -11,6 +11,7 @@ import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pykernel._native import ffi, lib
@@ -89,38 +90,64 @@ def _stated(block: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 def read(handle: Any) -> About:
     """What a kernel stands for. Raises `ImageError` for one that no resolver of pykernel has described."""
+    tell = partial(_core, "pk_", handle)
     try:
         return About(
-            labels=_labels(json.loads(_note(handle, "labels"))),
-            pool=_pool(json.loads(_note(handle, "deployment"))),
-            resolution=_resolution(handle),
-            provenance=tuple(
-                CoefficientOrigin(*_strings(lib.pk_origin_at(handle, index), "name", "set", "method", "scope"))
-                for index in range(lib.pk_origin_count(handle))
-            ),
+            labels=_labels(json.loads(_note(tell, "labels"))),
+            pool=pool(tell),
+            resolution=resolution(tell),
+            provenance=provenance(tell),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ImageError(f"the text of the image cannot be read: {type(error).__name__}: {error}") from None
 
 
-def _note(handle: Any, key: str) -> str:
-    text = lib.pk_text(handle, key.encode())
+Tell = Callable[..., Any]
+"""Calls the C function of this name: of a kernel, or of a model in C."""
+
+
+def _core(prefix: str, handle: Any, name: str, *arguments: Any) -> Any:
+    return getattr(lib, prefix + name)(handle, *arguments)
+
+
+def tell_of_model(model: Any) -> Tell:
+    """What the functions below need to ask a `pk_model`."""
+    return partial(_core, "pk_model_", model)
+
+
+def provenance(tell: Tell) -> tuple[CoefficientOrigin, ...]:
+    """Where every number comes from."""
+    origins = (tell("origin_at", index) for index in range(tell("origin_count")))
+    return tuple(CoefficientOrigin(*_strings(one, "name", "set", "method", "scope")) for one in origins)
+
+
+def pool(tell: Tell) -> Pool:
+    """The pool as stated. Raises `ImageError` where there is none, `ValueError` for what no document could hold."""
+    made: Pool = _document(Pool, json.loads(_note(tell, "deployment")))
+    if problems := type_problems(made, Pool, "deployment"):
+        raise ValueError("; ".join(str(problem) for problem in problems))
+    return made
+
+
+def _note(tell: Tell, key: str) -> str:
+    text = tell("text", key.encode())
     if text == ffi.NULL:
         raise ImageError(f"the image has no text {key!r}; it was not made by pykernel's resolver, so use it from C")
     return _string(text)
 
 
 def _string(text: Any) -> str:
-    return str(ffi.string(text).decode())
+    return "" if text == ffi.NULL else str(ffi.string(text).decode())
 
 
 def _strings(struct: Any, *members: str) -> Iterator[str]:
     return (_string(getattr(struct, member)) for member in members)
 
 
-def _resolution(handle: Any) -> Resolution:
-    core = lib.pk_resolved(handle)
-    overrides = (lib.pk_override_at(handle, index) for index in range(lib.pk_override_count(handle)))
+def resolution(tell: Tell) -> Resolution:
+    """What the engine would run."""
+    core = tell("resolved")
+    overrides = (tell("override_at", index) for index in range(tell("override_count")))
     return Resolution(
         tensor_parallel_width=core.tensor_parallel,
         data_parallel_width=core.data_parallel,
@@ -156,11 +183,3 @@ def _document(cls: type[Any], data: Any) -> Any:
         inner = [kind for kind in (typing.get_args(hints[name]) or (hints[name],)) if dataclasses.is_dataclass(kind)]
         values[name] = _document(inner[0], value) if inner and value is not None else value  # type: ignore[arg-type]
     return cls(**values)
-
-
-def _pool(data: Any) -> Pool:
-    """The pool of an image; what no document could hold is an image's fault."""
-    pool: Pool = _document(Pool, data)
-    if problems := type_problems(pool, Pool, "deployment"):
-        raise ValueError("; ".join(str(problem) for problem in problems))
-    return pool

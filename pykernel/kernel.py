@@ -171,18 +171,7 @@ class Kernel(CostModel):
         out, error = _out("pk_capacity"), error_struct()
         status = lib.pk_kv_capacity(self._handle, device, _share(gpu_memory_utilization), block, out, error)
         raise_for(status, error, RefusedError)
-        admission = self.sequence_admission_bytes()
-        return KVCapacity(
-            bytes=out.bytes,
-            block_bytes=out.block_bytes,
-            block_tokens=out.block_tokens,
-            blocks=out.blocks,
-            tokens=out.tokens,
-            device_bytes=out.device_bytes,
-            budget_bytes=out.budget_bytes,
-            pre_snapshot_fits=bool(out.pre_snapshot_fits),
-            charge=lambda tokens: min(self.sequence_variable_bytes(tokens) + admission, INT64_MAX),
-        )
+        return _capacity(out, self)
 
     def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
         way = lib.PK_TO_TIER if direction == Direction.TO_TIER else lib.PK_FROM_TIER
@@ -195,12 +184,7 @@ class Kernel(CostModel):
         ends = _place("source", source), _place("target", target)
         status = lib.pk_pd_transfer_demand(self._handle, _int64("tokens", tokens), *ends, out, error)
         raise_for(status, error, PykernelError)
-        links = [out.links[index] for index in range(out.link_count)]
-        return TransferDemand(
-            out.bytes,
-            out.floor_ns,
-            tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
-        )
+        return _demand(out)
 
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
         ends = _place("source", source), _place("target", target)
@@ -277,6 +261,32 @@ def _place(name: str, placement: Placement) -> Any:
     return ffi.new(
         "pk_placement *",
         {"node": _int64(f"{name}.node", placement.node), "rack": _int64(f"{name}.rack", placement.rack)},
+    )
+
+
+def _capacity(out: Any, model: CostModel) -> KVCapacity:
+    """A `pk_capacity` as a value; `model` says what a sequence takes of it."""
+    admission = model.sequence_admission_bytes()
+    return KVCapacity(
+        bytes=out.bytes,
+        block_bytes=out.block_bytes,
+        block_tokens=out.block_tokens,
+        blocks=out.blocks,
+        tokens=out.tokens,
+        device_bytes=out.device_bytes,
+        budget_bytes=out.budget_bytes,
+        pre_snapshot_fits=bool(out.pre_snapshot_fits),
+        charge=lambda tokens: min(model.sequence_variable_bytes(tokens) + admission, INT64_MAX),
+    )
+
+
+def _demand(out: Any) -> TransferDemand:
+    """A `pk_transfer_demand` as a value."""
+    links = [out.links[index] for index in range(out.link_count)]
+    return TransferDemand(
+        out.bytes,
+        out.floor_ns,
+        tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
     )
 
 

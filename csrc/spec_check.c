@@ -215,7 +215,7 @@ static void check_experts(checker *check, const pk_experts *experts, uint32_t i)
     not_negative(check, "bytes_per_expert", experts->bytes_per_expert);
     positive(check, "imbalance", experts->imbalance);
     not_negative(check, "stored_bytes_per_expert", experts->stored_bytes_per_expert);
-    integer_in(check, "redundant", experts->redundant, 0, experts->experts - 1);
+    integer_in(check, "redundant", experts->redundant, 0, (int64_t)experts->experts - 1);
     count(check, "ranks", experts->ranks);
 }
 

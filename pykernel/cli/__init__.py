@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
-    "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
+    "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
 

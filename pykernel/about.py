@@ -7,7 +7,6 @@ whether that was just built or loaded from an image, so that the two cannot diff
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,6 +45,8 @@ def rows(
 
     `names` are notes of the caller's own, such as the scenario's; `text` makes what the C struct points to.
     """
+    import json  # not at the top, where importing pykernel would pay for it
+
     notes = {
         **names,
         "role": pool.role,
@@ -67,8 +68,7 @@ def rows(
         },
         "origins": [[text(one.name), text(one.set), text(one.method), text(one.scope)] for one in provenance],
         "overrides": [
-            [text(one.field), text(one.requested), text(one.resolved), text(one.reason)]
-            for one in resolution.overrides
+            [text(one.field), text(one.requested), text(one.resolved), text(one.reason)] for one in resolution.overrides
         ],
         "notes": [[text(key), text(value)] for key, value in notes.items()],
     }
@@ -90,6 +90,8 @@ def _stated(block: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 def read(handle: Any) -> About:
     """What a kernel stands for. Raises `ImageError` for one that no resolver of pykernel has described."""
+    import json
+
     tell = partial(_core, "pk_", handle)
     try:
         return About(
@@ -123,6 +125,8 @@ def provenance(tell: Tell) -> tuple[CoefficientOrigin, ...]:
 
 def pool(tell: Tell) -> Pool:
     """The pool as stated. Raises `ImageError` where there is none, `ValueError` for what no document could hold."""
+    import json
+
     made: Pool = _document(Pool, json.loads(_note(tell, "deployment")))
     if problems := type_problems(made, Pool, "deployment"):
         raise ValueError("; ".join(str(problem) for problem in problems))
@@ -166,9 +170,10 @@ def _labels(data: dict[str, Any]) -> Labels:
     if not known["peak_flops"] > 0:
         raise ValueError(f"peak_flops is {known['peak_flops']}")
     flat = ("gemm", "host", "gather", "peak_flops")
-    return Labels(
-        **{name: _tuples(value) if name in flat else [_tuples(row) for row in value] for name, value in known.items()}
-    )
+    members: dict[str, Any] = {
+        name: _tuples(value) if name in flat else [_tuples(row) for row in value] for name, value in known.items()
+    }
+    return Labels(**members)
 
 
 def _tuples(value: Any) -> Any:

@@ -116,9 +116,7 @@ class Spec:
     def _about(self, names: Mapping[str, str]) -> dict[str, Any]:
         """What the kernel stands for: the arrays are extended, the rest is returned."""
         resolved = self._resolved
-        parts = about.rows(
-            self.labels, resolved.pool, resolved.resolution, resolved.provenance, names, self._text
-        )
+        parts = about.rows(self.labels, resolved.pool, resolved.resolution, resolved.provenance, names, self._text)
         for name in ("origins", "overrides", "notes"):
             self._extend(name, parts.pop(name))
         return parts

@@ -115,6 +115,7 @@ struct pk_kernel {
     uint32_t layer_count, draft_layer_count;
     uint32_t cache_count, tier_count;
     uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at, caches_at, tiers_at;
+    uint32_t record_at, record_size; /* the spec that the kernel was built of, as record.c writes it */
     int64_t context_chunk;
     double peak_flops;
     double hbm_bytes_per_second;
@@ -152,6 +153,34 @@ void pk__fold_memory(const pk_spec *spec, pk_kernel *kernel);
 
 /* What a handoff of a sequence of `tokens` tokens moves to this rank. */
 int64_t pk__handoff_bytes(const pk_kernel *kernel, int64_t tokens);
+
+/* ---- the record of a spec ------------------------------------------------------------------------------------ */
+
+enum {
+    PK__MAX_ARRAY = 4096, /* entries of any array of a spec; large models have a few dozen */
+    PK__MUST_KNOW = 0x40000000 /* in the id of a section: a reader that does not know it must refuse the image */
+};
+
+/* Little-endian bytes of a number, and back. */
+void pk__put(unsigned char *at, uint64_t value, size_t size);
+uint64_t pk__get(const unsigned char *at, size_t size);
+
+/* The checksum of an image, its own eight bytes taken as 0. */
+uint64_t pk__checksum(const unsigned char *bytes, size_t size);
+
+/* Bytes of a checked spec's record, and the record, written over zeros. */
+size_t pk__record_size(const pk_spec *spec);
+void pk__record_write(const pk_spec *spec, unsigned char *record);
+
+/* The spec of a record, not checked. Its text lies in the record, its arrays in *memory, to be freed in any case. */
+pk_status pk__record_read(const unsigned char *record, size_t size, pk_spec *spec, void **memory, pk_error *error);
+
+/* PK_OK when the texts of a spec are not too long; its arrays have been checked. */
+pk_status pk__check_texts(const pk_spec *spec, pk_error *error);
+
+/* Bytes of a struct of the spec (0 = pk_spec, 1, 2, ... = the structs of its arrays) that the record's tables name, and
+ * its size. Equal when no field is forgotten; for the tests. */
+uint32_t pk__record_covers(uint32_t array, uint32_t *element_size);
 
 /* PK_OK when every field of the spec is within its range. */
 pk_status pk__check_spec(const pk_spec *spec, pk_error *error);

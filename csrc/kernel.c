@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct layout {
-    size_t layers, attentions, scorers, experts, collectives, caches, tiers, total;
+    size_t layers, attentions, scorers, experts, collectives, caches, tiers, record, record_size, total;
 } layout;
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
@@ -21,7 +21,9 @@ static layout lay_out(const pk_spec *spec) {
     at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
     at.caches = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
     at.tiers = aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
-    at.total = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.record = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.record_size = pk__record_size(spec);
+    at.total = aligned(at.record + at.record_size);
     return at;
 }
 
@@ -234,6 +236,9 @@ pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error
     made->collectives_at = (uint32_t)at.collectives;
     made->caches_at = (uint32_t)at.caches;
     made->tiers_at = (uint32_t)at.tiers;
+    made->record_at = (uint32_t)at.record;
+    made->record_size = (uint32_t)at.record_size;
+    pk__record_write(spec, (unsigned char *)made + at.record);
     status = fold(spec, made, error);
     if (status != PK_OK) {
         pk_kernel_free(made);

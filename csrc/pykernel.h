@@ -25,11 +25,13 @@
  *              Everything is per rank (one GPU) unless a name says otherwise.
  *   widths     a parallel width that is not used is 1, never 0.
  *   structs    those that callers fill start with struct_size and flags. Set them with the _INIT macro: it fills in
- *              the size this header was compiled with; flags are reserved and must be 0. Fields are only ever
- *              appended, so a newer library reads an older caller's struct.
+ *              the size this header was compiled with; flags are reserved and must be 0. A library takes the sizes of
+ *              its own header and refuses any other (PK_STRUCT_SIZE), so a caller compiled against another layout is
+ *              told so, never misread. Before 1.0 a change of MINOR may change sizes, and the soname with them.
  *   errors     every function that can fail returns a pk_status and leaves its results untouched unless it is PK_OK.
  *              The pk_error argument may be NULL.
- *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel is ever owned.
+ *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel is ever owned; text that a
+ *              kernel hands out lives as long as the kernel. A NULL text in a spec is the empty text.
  *   threads    a pk_kernel is never written after pk_kernel_new returns: share it freely. Do not free it in use.
  *   numbers    NaN and infinity are refused in a spec. Durations saturate at INT64_MAX, they never wrap.
  *              Time is computed in double seconds and leaves by one truncation toward zero, so 972 launches of
@@ -93,7 +95,15 @@ PK_API int32_t pk_arithmetic_is_exact(void);
     X(SPEC_LIMIT, 33, "the spec is larger than this library supports")                                                \
     X(BATCH_VALUE, 40, "a request of the batch is outside its range")                                                 \
     X(BATCH_LIMIT, 41, "the batch holds more tokens than a step can")                                                 \
-    X(NO_ROOM, 50, "the model leaves no room for a KV cache")
+    X(NO_ROOM, 50, "the model leaves no room for a KV cache")                                                         \
+    X(IMAGE_FOREIGN, 60, "this is no kernel image")                                                                   \
+    X(IMAGE_VERSION, 61, "the image is of a format that this library does not read")                                  \
+    X(IMAGE_SIZE, 62, "the image is cut short, or longer than it says")                                               \
+    X(IMAGE_CHECKSUM, 63, "the image is damaged")                                                                     \
+    X(IMAGE_LAYOUT, 64, "the image's checksum is right but its contents are not laid out as they must be")            \
+    X(BUFFER, 65, "the buffer is too small for the result")                                                           \
+    X(FILE, 66, "a file could not be read or written")                                                                \
+    X(MODEL, 70, "a cost model could not be loaded, or lacks a function")
 
 typedef enum pk_status {
 #define PK_STATUS_ENUM(name, value, text) PK_##name = value,
@@ -352,6 +362,7 @@ typedef struct pk_host {
     int32_t layers;            /* of the stack, >= 1 */
     int32_t kernels;           /* launched in one step, >= 0 */
     int64_t capture_tokens;    /* largest step that runs as a graph; 0 = none */
+    int64_t decode_threshold;  /* most tokens that a request schedules and is still a decode, >= 1 */
     int64_t replay_ns;         /* one graph replay */
     int64_t eager_layer_ns;    /* launching one layer without a graph */
     int64_t kernel_ns;         /* dispatching one kernel, in every mode */
@@ -422,7 +433,47 @@ typedef struct pk_links {
     int32_t reserved;
 } pk_links;
 
-/* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
+/* ---- spec: what it stands for ---------------------------------------------------------------------------------- */
+
+/* No price depends on anything in this part: it travels with a kernel, so that whoever gets one can ask what it is. All
+ * text is NUL-terminated UTF-8 of at most PK_MAX_TEXT bytes, PK_MAX_ALL_TEXT in all. */
+enum { PK_MAX_TEXT = 1 << 20, PK_MAX_ALL_TEXT = 1 << 26 };
+
+/* What the engine would run. A width of 0 is not set. */
+typedef struct pk_resolution {
+    int32_t tensor_parallel;     /* ranks, >= 0 */
+    int32_t data_parallel;       /* replicas, >= 0 */
+    int32_t expert_parallel;     /* ranks, >= 0 */
+    int32_t async_scheduling;    /* 0 or 1 */
+    int32_t cascade_attention;   /* 0 or 1 */
+    int32_t sequence_parallel_moe; /* 0 or 1 */
+    const char *all_reduce_backend;
+} pk_resolution;
+
+/* Where one number of a kernel comes from. For an assumption `method` is "assumed" and `scope` reads
+ * "<value>: <reason>". */
+typedef struct pk_origin {
+    const char *name;
+    const char *set;
+    const char *method;
+    const char *scope;
+} pk_origin;
+
+/* A setting that the engine runs otherwise than requested, and why. */
+typedef struct pk_override {
+    const char *field;
+    const char *requested;
+    const char *resolved;
+    const char *reason;
+} pk_override;
+
+/* Anything else, by key; see pk_text. The first of equal keys counts. */
+typedef struct pk_note {
+    const char *key;
+    const char *value;
+} pk_note;
+
+/* Everything a kernel's answers depend on but their arguments. Arrays are a pointer and a count; NULL with count 0. */
 typedef struct pk_spec {
     uint32_t struct_size;
     uint32_t flags;
@@ -445,6 +496,7 @@ typedef struct pk_spec {
     pk_head head;
     pk_memory memory;
     pk_links links;
+    pk_resolution resolution;
 
     const pk_layer *layers; /* the stack's kinds, at least one, then those of the speculator */
     const pk_attention *attentions;
@@ -456,6 +508,9 @@ typedef struct pk_spec {
     const pk_group *groups;
     const pk_cache_group *caches;
     const pk_tier *tiers;
+    const pk_origin *origins;
+    const pk_override *overrides;
+    const pk_note *notes;
     uint32_t layer_count;       /* of the stack */
     uint32_t draft_layer_count; /* of the speculator, behind them */
     uint32_t attention_count;
@@ -467,7 +522,9 @@ typedef struct pk_spec {
     uint32_t group_count;
     uint32_t cache_count;
     uint32_t tier_count;
-    uint32_t reserved;
+    uint32_t origin_count;
+    uint32_t override_count;
+    uint32_t note_count;
 } pk_spec;
 
 #ifndef PK_CDEF
@@ -483,15 +540,90 @@ typedef struct pk_spec {
 /* A frozen kernel: one block of memory without pointers. */
 typedef struct pk_kernel pk_kernel;
 
-/* Checks every field of `spec`, folds what does not depend on the batch, and stores the kernel in `*kernel`.
- * The spec and its arrays may be freed afterwards. Fails with PK_SPEC_*, PK_NO_MEMORY and the argument errors. */
+/* Checks every field of `spec`, folds what does not depend on the batch, and stores the kernel, the caller's to free,
+ * in `*kernel`. The spec and its arrays may be freed afterwards. Fails with PK_SPEC_*, PK_NO_MEMORY and the argument
+ * errors. */
 PK_API pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error);
 
-/* Frees a kernel; NULL is allowed. */
+/* Frees a kernel; NULL is allowed. No other thread may use it any more. */
 PK_API void pk_kernel_free(pk_kernel *kernel);
 
-/* Bytes of the kernel's block. */
-PK_API size_t pk_kernel_size(const pk_kernel *kernel);
+/* Bytes of the kernel's block; 0 for NULL. Kernels of equal specs are equal byte for byte. */
+PK_API PK_PURE size_t pk_kernel_size(const pk_kernel *kernel);
+
+/* ---- image --------------------------------------------------------------------------------------------------- */
+
+/* A kernel on its way to another process or machine: the spec it was built of, its text included, little-endian
+ * wherever it is written, sealed by a checksum over every byte. A loaded kernel is built anew by pk_kernel_new's own
+ * checks, so it equals the one saved byte for byte. docs/image.md describes the format. */
+
+enum { PK_IMAGE_FORMAT = 1 };
+
+/* Bytes of a kernel's image; 0 for NULL. */
+PK_API PK_PURE size_t pk_image_size(const pk_kernel *kernel);
+
+/* Writes the image to `capacity` bytes of memory, which may lie anywhere, and its size to `*size` (if not NULL), that
+ * also on PK_BUFFER, which says that the capacity is smaller. Fails with the argument errors. */
+PK_API pk_status pk_kernel_save(const pk_kernel *kernel, void *memory, size_t capacity, size_t *size, pk_error *error);
+
+/* Makes a kernel, the caller's to free, of an image of exactly `size` bytes. Fails with PK_IMAGE_* (`field` is the part
+ * of the image, "image.checksum"), with whatever pk_kernel_new fails with, and with the argument errors. */
+PK_API pk_status pk_kernel_load(const void *memory, size_t size, pk_kernel **kernel, pk_error *error);
+
+/* The same to and from the file at `path`; also fail with PK_FILE. A file that could not be written whole is removed. */
+PK_API pk_status pk_kernel_save_file(const pk_kernel *kernel, const char *path, pk_error *error);
+PK_API pk_status pk_kernel_load_file(const char *path, pk_kernel **kernel, pk_error *error);
+
+/* ---- what a kernel stands for -------------------------------------------------------------------------------- */
+
+/* `kernel` must not be NULL from here on, unless a status is returned. */
+
+/* What the engine would run. */
+PK_API PK_PURE pk_resolution pk_resolved(const pk_kernel *kernel);
+
+/* The settings that the engine runs otherwise than requested. All members are NULL for an index that does not exist. */
+PK_API PK_PURE size_t pk_override_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_override pk_override_at(const pk_kernel *kernel, size_t index);
+
+/* Where every number comes from, the assumptions last. All members are NULL for an index that does not exist. */
+PK_API PK_PURE size_t pk_origin_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_origin pk_origin_at(const pk_kernel *kernel, size_t index);
+
+/* Of all origins, those that rest on evidence (measured, literature, vendor_spec), and those that are assumed. */
+typedef struct pk_evidence {
+    int64_t measured;
+    int64_t total;
+    int64_t assumed;
+} pk_evidence;
+PK_API PK_PURE pk_evidence pk_evidence_of(const pk_kernel *kernel);
+
+/* The text under a key, NULL where there is none. Kernels that pykernel's resolver made have, among others:
+ *   scenario, model, chip, role      the names of the documents, and the pool's role
+ *   deployment                       the pool as stated, a JSON object
+ *   engine.<setting>, parallel.<width>  each stated setting of the pool by its name ("engine.max_num_seqs"); blocks
+ *                                    of settings by a further dot, flags as true or false
+ *   assumed.<name>                   the value of each setting that was filled in ("assumed.block_size") */
+PK_API PK_PURE const char *pk_text(const pk_kernel *kernel, const char *key);
+PK_API PK_PURE size_t pk_note_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_note pk_note_at(const pk_kernel *kernel, size_t index);
+
+/* A whole-number setting of the engine as a simulator needs it: what is stated under "engine.<name>", else what is
+ * assumed under "assumed.<name>", else `otherwise`. */
+PK_API PK_PURE int64_t pk_setting(const pk_kernel *kernel, const char *name, int64_t otherwise);
+
+/* Largest step that runs as a graph, tokens; 0 when none does. */
+PK_API PK_PURE int64_t pk_capture_tokens(const pk_kernel *kernel);
+
+/* pk_graph_mode of a uniform decode batch, and of any other. */
+PK_API PK_PURE int32_t pk_uniform_graph_mode(const pk_kernel *kernel);
+PK_API PK_PURE int32_t pk_other_graph_mode(const pk_kernel *kernel);
+
+/* Most tokens that a decoding request schedules in a step: what goes into pk_batch.decode_threshold. */
+PK_API PK_PURE int64_t pk_decode_threshold(const pk_kernel *kernel);
+
+/* Ranks that share a decode's KV cache, and a prefill's tokens; at least 1. */
+PK_API PK_PURE int32_t pk_decode_context_ranks(const pk_kernel *kernel);
+PK_API PK_PURE int32_t pk_prefill_context_ranks(const pk_kernel *kernel);
 
 /* ---- batch --------------------------------------------------------------------------------------------------- */
 
@@ -779,6 +911,117 @@ PK_API PK_PURE double pk_collective_seconds(const pk_collective_law *law, double
 
 /* Factor on the bytes of a collective of `group` under PK_SPAN_*; 1 for a group that stays on its node. */
 PK_API PK_PURE double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio);
+
+/* ==== experimental ============================================================================================= */
+
+/* What is below may change in any version. */
+
+/* ---- cost models of other makes ------------------------------------------------------------------------------- */
+
+/* A cost model as a table of functions: a kernel of this library, or a model of somebody else's. Each function answers
+ * as the one named behind it, with the model's `context` for the kernel; it keeps to the conventions of this header
+ * (pure, safe from many threads, results untouched on an error), and passes the laws of pk_check.h. A function that is
+ * NULL is answered by the model that `base` points to, so a model that prices steps its own way sets step_time alone.
+ *
+ * A model in a shared library is found by one symbol, pk_model_open: of the type pk_model_open_function, it fills in a
+ * table that was set with PK_MODEL_INIT. `base` is a complete model of the deployment to price, which lives as long as
+ * the new one, or NULL when there is none; fail with PK_MODEL where it is needed. No function of this library need be
+ * linked: base has them all. docs/simulator.md shows a model and its use. */
+typedef struct pk_model {
+    uint32_t struct_size;
+    uint32_t flags;
+    const void *context;                 /* handed to every function */
+    const struct pk_model *base;         /* answers for what is NULL; or NULL itself */
+    void (*destroy)(const void *context); /* called once, by pk_model_close; may be NULL, base is not asked */
+
+    pk_status (*step_time)(const void *context, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+    pk_status (*fixed_bytes)(const void *context, pk_memory_breakdown *breakdown, pk_error *error);
+    int64_t (*pre_snapshot_bytes)(const void *context);
+    int64_t (*sequence_variable_bytes)(const void *context, int64_t tokens);
+    int64_t (*sequence_bounded_bytes)(const void *context, int64_t in_flight);
+    int64_t (*sequence_bounded_bytes_at)(const void *context, int64_t computed, int64_t in_flight);
+    int64_t (*sequence_fixed_bytes)(const void *context);
+    int64_t (*sequence_admission_bytes)(const void *context);
+    int64_t (*max_tokens_for)(const void *context, int64_t bytes);
+    pk_status (*kv_capacity)(const void *context, int64_t device_bytes, double utilization, int64_t block,
+                             pk_capacity *capacity, pk_error *error);
+
+    int64_t (*tier_time_ns)(const void *context, const char *tier, int32_t direction, int64_t bytes,
+                            int64_t queue_depth); /* INT64_MAX for a tier that does not exist */
+    pk_status (*pd_transfer_demand)(const void *context, int64_t tokens, const pk_placement *source,
+                                    const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+    int64_t (*admission_overhead_ns)(const void *context, int64_t prompt_tokens);
+    int64_t (*output_token_overhead_ns)(const void *context);
+    int64_t (*completion_overhead_ns)(const void *context);
+
+    int64_t (*capture_tokens)(const void *context);
+    int32_t (*uniform_graph_mode)(const void *context);
+    int32_t (*other_graph_mode)(const void *context);
+    int64_t (*decode_threshold)(const void *context);
+    int32_t (*decode_context_ranks)(const void *context);
+    int32_t (*prefill_context_ranks)(const void *context);
+
+    pk_resolution (*resolved)(const void *context);
+    size_t (*override_count)(const void *context);
+    pk_override (*override_at)(const void *context, size_t index);
+    size_t (*origin_count)(const void *context);
+    pk_origin (*origin_at)(const void *context, size_t index);
+    const char *(*text)(const void *context, const char *key);
+} pk_model;
+
+#ifndef PK_CDEF
+#ifdef __cplusplus
+#define PK_MODEL_INIT {sizeof(pk_model)}
+#else
+#define PK_MODEL_INIT {.struct_size = sizeof(pk_model)}
+#endif
+#endif
+
+typedef pk_status (*pk_model_open_function)(const pk_model *base, pk_model *model, pk_error *error);
+
+/* Makes `*model` the table of a kernel, which stays the caller's and must outlive it. Fails with the argument errors. */
+PK_API pk_status pk_model_of_kernel(const pk_kernel *kernel, pk_model *model, pk_error *error);
+
+/* PK_OK when every function is there, or answered by a base; PK_MODEL naming the first that is not. A model that passes
+ * may be given to the functions below, which check nothing more. */
+PK_API pk_status pk_model_check(const pk_model *model, pk_error *error);
+
+/* Ends a model; NULL and one that was never opened are allowed. The base is left alone. */
+PK_API void pk_model_close(pk_model *model);
+
+/* What the function of this name answers, here or in a base. */
+PK_API pk_status pk_model_step_time(const pk_model *model, const pk_batch *batch, pk_estimate *estimate,
+                                    pk_error *error);
+PK_API pk_status pk_model_fixed_bytes(const pk_model *model, pk_memory_breakdown *breakdown, pk_error *error);
+PK_API int64_t pk_model_pre_snapshot_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_variable_bytes(const pk_model *model, int64_t tokens);
+PK_API int64_t pk_model_sequence_bounded_bytes(const pk_model *model, int64_t in_flight);
+PK_API int64_t pk_model_sequence_bounded_bytes_at(const pk_model *model, int64_t computed, int64_t in_flight);
+PK_API int64_t pk_model_sequence_fixed_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_admission_bytes(const pk_model *model);
+PK_API int64_t pk_model_max_tokens_for(const pk_model *model, int64_t bytes);
+PK_API pk_status pk_model_kv_capacity(const pk_model *model, int64_t device_bytes, double utilization, int64_t block,
+                                      pk_capacity *capacity, pk_error *error);
+PK_API int64_t pk_model_tier_time_ns(const pk_model *model, const char *tier, int32_t direction, int64_t bytes,
+                                     int64_t queue_depth);
+PK_API pk_status pk_model_pd_transfer_demand(const pk_model *model, int64_t tokens, const pk_placement *source,
+                                             const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+PK_API int64_t pk_model_admission_overhead_ns(const pk_model *model, int64_t prompt_tokens);
+PK_API int64_t pk_model_output_token_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_completion_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_capture_tokens(const pk_model *model);
+PK_API int32_t pk_model_uniform_graph_mode(const pk_model *model);
+PK_API int32_t pk_model_other_graph_mode(const pk_model *model);
+PK_API int64_t pk_model_decode_threshold(const pk_model *model);
+PK_API int32_t pk_model_decode_context_ranks(const pk_model *model);
+PK_API int32_t pk_model_prefill_context_ranks(const pk_model *model);
+PK_API pk_resolution pk_model_resolved(const pk_model *model);
+PK_API size_t pk_model_override_count(const pk_model *model);
+PK_API pk_override pk_model_override_at(const pk_model *model, size_t index);
+PK_API size_t pk_model_origin_count(const pk_model *model);
+PK_API pk_origin pk_model_origin_at(const pk_model *model, size_t index);
+PK_API const char *pk_model_text(const pk_model *model, const char *key);
 
 #if defined(__cplusplus) && !defined(PK_CDEF)
 }

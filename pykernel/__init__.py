@@ -15,6 +15,7 @@ from os import PathLike
 
 from pykernel._status import library_version
 from pykernel.batch import Batch
+from pykernel.c_model import load_c_model
 from pykernel.derive import ParameterInventory, derive, parameter_inventory
 from pykernel.documents import Inputs, Repos, Rules, load_bundle, open_inputs
 from pykernel.documents.rules import rules
@@ -94,6 +95,7 @@ __all__ = [
     "inputs_from_config",
     "inputs_from_graph",
     "load_bundle",
+    "load_c_model",
     "new",
     "open",
     "open_inputs",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
+from pathlib import Path
 from typing import Any
 
+from pykernel import about
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
 from pykernel.documents import Inputs, Pool
-from pykernel.errors import ArgumentError, BatchError, PykernelError, RefusedError
+from pykernel.errors import ArgumentError, BatchError, ImageError, PykernelError, RefusedError
 from pykernel.explain import Explanation, read_terms
 from pykernel.flatten import Spec
 from pykernel.interface import (
@@ -47,19 +50,61 @@ class Kernel(CostModel):
     def __init__(self, inputs: Inputs, *, switches: LawSwitches = NEWEST) -> None:
         try:
             resolved = resolve(inputs)
-            spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches)
+            spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches, _names(inputs))
         except OverflowError as error:
             # Documents hold any 64-bit integer and any finite number; the core counts heads and the like in 32 bits.
             raise RefusedError(f"a number of the documents is larger than can be priced: {error}") from None
         self._handle = _new_handle(spec)
-        self._labels = spec.labels
-        self._pool = resolved.pool
-        self._resolution = resolved.resolution
-        self._provenance = resolved.provenance
-        self._settings = resolved.settings
-        self._layout = resolved.layout
-        self._decode_threshold = resolved.decode_threshold
-        self._tiers = {tier.name: index for index, tier in enumerate(resolved.links.tiers)}
+        self._about = about.read(self._handle)
+
+    @classmethod
+    def from_bytes(cls, image: bytes) -> Kernel:
+        """The kernel that `to_bytes` of any machine's pykernel, or C's `pk_kernel_save`, made an image of.
+
+        It equals the one saved in every answer. Raises `ImageError` for bytes that are no whole and sound image of a
+        kernel that a resolver has described.
+        """
+        made, error = ffi.new("pk_kernel **"), error_struct()
+        raise_for(lib.pk_kernel_load(ffi.from_buffer(image), len(image), made, error), error, ImageError)
+        kernel = cls.__new__(cls)
+        kernel._handle = _owned(made[0])
+        kernel._about = about.read(kernel._handle)
+        return kernel
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Kernel:
+        """The kernel of an image in a file. Raises `ImageError`, also for a file that cannot be read."""
+        try:
+            return cls.from_bytes(Path(path).read_bytes())
+        except OSError as error:
+            raise ImageError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
+        except ImageError as error:
+            raise ImageError(f"{os.fspath(path)}: {error}") from None
+
+    def to_bytes(self) -> bytes:
+        """The image of this kernel, the same bytes on every machine."""
+        size, error = lib.pk_image_size(self._handle), error_struct()
+        image = bytearray(size)
+        status = lib.pk_kernel_save(self._handle, ffi.from_buffer(image), size, ffi.NULL, error)
+        raise_for(status, error, ImageError)
+        return bytes(image)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the image to a file, for `load` or for C; the file appears whole or not at all.
+
+        Raises `ImageError` for a file that cannot be written.
+        """
+        target = Path(path)
+        unfinished = target.with_name(f"{target.name}.{os.getpid()}.part")
+        try:
+            unfinished.write_bytes(self.to_bytes())
+            unfinished.replace(target)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise ImageError(f"{os.fspath(path)} cannot be written: {error.strerror or error}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self).from_bytes, (self.to_bytes(),))
 
     def step_time(self, batch: Batch) -> StepEstimate:
         estimate = StepEstimate()
@@ -84,7 +129,8 @@ class Kernel(CostModel):
         Raises `BatchError` as `step_time` does.
         """
         estimate, terms = self.step_time(batch), read_terms(self._handle, batch)
-        return Explanation(estimate, self._labels.terms(terms, {origin.name: origin for origin in self._provenance}))
+        origins = {origin.name: origin for origin in self._about.provenance}
+        return Explanation(estimate, self._about.labels.terms(terms, origins))
 
     def fixed_bytes(self) -> MemoryBreakdown:
         out, error = _out("pk_memory_breakdown"), error_struct()
@@ -127,35 +173,20 @@ class Kernel(CostModel):
         if status == lib.PK_NO_ROOM:
             raise RefusedError(ffi.string(error.message).decode(), "engine.gpu_memory_utilization")
         raise_for(status, error, ArgumentError)
-        admission = self.sequence_admission_bytes()
-        return KVCapacity(
-            bytes=out.bytes,
-            block_bytes=out.block_bytes,
-            block_tokens=out.block_tokens,
-            blocks=out.blocks,
-            tokens=out.tokens,
-            device_bytes=out.device_bytes,
-            budget_bytes=out.budget_bytes,
-            pre_snapshot_fits=bool(out.pre_snapshot_fits),
-            charge=lambda tokens: min(self.sequence_variable_bytes(tokens) + admission, INT64_MAX),
-        )
+        return _capacity(out, self)
 
     def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
         way = lib.PK_TO_TIER if direction == Direction.TO_TIER else lib.PK_FROM_TIER
         size, depth = _int64("bytes", bytes), _int64("queue_depth", queue_depth)
-        return int(lib.pk_tier_time_ns(self._handle, self._tiers.get(tier, -1), way, size, depth))
+        index = lib.pk_find_tier(self._handle, tier.encode(errors="replace"))
+        return int(lib.pk_tier_time_ns(self._handle, index, way, size, depth))
 
     def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
         out, error = _out("pk_transfer_demand"), error_struct()
         ends = _place("source", source), _place("target", target)
         status = lib.pk_pd_transfer_demand(self._handle, _int64("tokens", tokens), *ends, out, error)
         raise_for(status, error, PykernelError)
-        links = [out.links[index] for index in range(out.link_count)]
-        return TransferDemand(
-            out.bytes,
-            out.floor_ns,
-            tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
-        )
+        return _demand(out)
 
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
         ends = _place("source", source), _place("target", target)
@@ -171,30 +202,32 @@ class Kernel(CostModel):
         return int(lib.pk_completion_overhead_ns(self._handle))
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
-        return self._provenance
+        return self._about.provenance
 
     def resolved(self) -> Resolution:
-        return self._resolution
+        return self._about.resolution
 
     def deployment(self) -> Pool:
-        return copy.deepcopy(self._pool)
+        return copy.deepcopy(self._about.pool)
 
     def capture_tokens(self) -> int:
-        return self._settings.graphs.capture_tokens
+        return int(lib.pk_capture_tokens(self._handle))
 
     def graph_modes(self) -> tuple[str, str]:
-        return self._settings.graphs.uniform, self._settings.graphs.other
+        modes = lib.pk_uniform_graph_mode(self._handle), lib.pk_other_graph_mode(self._handle)
+        return _GRAPH_MODES[modes[0]], _GRAPH_MODES[modes[1]]
 
     def decode_threshold(self) -> int:
-        return self._decode_threshold
+        return int(lib.pk_decode_threshold(self._handle))
 
     def decode_context_parallel_width(self) -> int:
-        return self._layout.dcp
+        return int(lib.pk_decode_context_ranks(self._handle))
 
     def prefill_context_parallel_width(self) -> int:
-        return self._layout.pcp
+        return int(lib.pk_prefill_context_ranks(self._handle))
 
 
+_GRAPH_MODES = {lib.PK_GRAPH_NONE: "NONE", lib.PK_GRAPH_PIECEWISE: "PIECEWISE", lib.PK_GRAPH_FULL: "FULL"}
 _LINKS = {lib.PK_LINK_NODE: "nvlink of node", lib.PK_LINK_RACK: "nvlink of rack", lib.PK_LINK_NIC: "nic of node"}
 
 
@@ -233,6 +266,32 @@ def _place(name: str, placement: Placement) -> Any:
     )
 
 
+def _capacity(out: Any, model: CostModel) -> KVCapacity:
+    """A `pk_capacity` as a value; `model` says what a sequence takes of it."""
+    admission = model.sequence_admission_bytes()
+    return KVCapacity(
+        bytes=out.bytes,
+        block_bytes=out.block_bytes,
+        block_tokens=out.block_tokens,
+        blocks=out.blocks,
+        tokens=out.tokens,
+        device_bytes=out.device_bytes,
+        budget_bytes=out.budget_bytes,
+        pre_snapshot_fits=bool(out.pre_snapshot_fits),
+        charge=lambda tokens: min(model.sequence_variable_bytes(tokens) + admission, INT64_MAX),
+    )
+
+
+def _demand(out: Any) -> TransferDemand:
+    """A `pk_transfer_demand` as a value."""
+    links = [out.links[index] for index in range(out.link_count)]
+    return TransferDemand(
+        out.bytes,
+        out.floor_ns,
+        tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
+    )
+
+
 def _out(kind: str) -> Any:
     """A fresh struct of the core, for one call to fill."""
     return ffi.new(f"{kind} *", {"struct_size": ffi.sizeof(kind)})
@@ -241,7 +300,17 @@ def _out(kind: str) -> Any:
 def _new_handle(spec: Spec) -> Any:
     made, error = ffi.new("pk_kernel **"), error_struct()
     raise_for(lib.pk_kernel_new(spec.struct, made, error), error, RefusedError)
-    return ffi.gc(made[0], lib.pk_kernel_free, lib.pk_kernel_size(made[0]))
+    return _owned(made[0])
+
+
+def _owned(handle: Any) -> Any:
+    """A kernel of the core that goes away with its last reference."""
+    return ffi.gc(handle, lib.pk_kernel_free, lib.pk_kernel_size(handle))
+
+
+def _names(inputs: Inputs) -> dict[str, str]:
+    """The documents that a kernel was built from, by name."""
+    return {"scenario": inputs.scenario.name, "model": inputs.model.name, "chip": inputs.chip.name}
 
 
 def _explain(handle: Any, batch: Batch, out: Any) -> None:

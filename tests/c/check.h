@@ -16,6 +16,7 @@ pk_kernel *check_example_kernel(void);
 void test_spec(void);
 void test_step(void);
 void test_laws(void);
+void test_image(void);
 void test_memory(void);
 
 #endif

@@ -41,6 +41,7 @@ int main(void) {
     test_spec();
     test_step();
     test_laws();
+    test_image();
     test_memory();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;

@@ -153,9 +153,7 @@ def cache_tensors(graph: ModelGraph, element: Fraction, cell: int, tokens: int, 
                 parts = ("k",) if node.role else ("k", "v")
                 for head in range(node.n_kv):
                     shares = tuple(Fraction(head in heads_of(node.n_kv, tp, rank)) for rank in range(tp))
-                    tensors += [
-                        Tensor(f"{id_}.{part}.{head}", size, shares) for part in ("k", "v")[: 2 - bool(node.role)]
-                    ]
+                    tensors += [Tensor(f"{id_}.{part}.{head}", size, shares) for part in parts]
     return tensors
 
 

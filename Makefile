@@ -10,11 +10,11 @@ SANITIZE := build/sanitize
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 CFLAGS_SHARED := $(shell cat csrc/cflags.txt)
 C_SOURCES := $(wildcard csrc/*.c)
-C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.txt csrc/binding/*)
+C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.hpp csrc/*.txt csrc/binding/* csrc/cmake/*)
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint bench configs cdef c-warnings sanitize prerequisites rebuild clean
+.PHONY: demo test slow lint bench configs cdef cmake c-warnings sanitize prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -58,6 +58,16 @@ $(VENV)/developed: $(VENV)/created $(BUILD_FILES) $(if $(wildcard pykernel/_nati
 	$(VENV)/bin/$(PIP) --editable '.[dev]'
 	touch $@
 
+# The library as its embedders build it: examples and their tests, an installation, and a project that finds that.
+cmake:
+	cmake -S csrc -B build/cmake -DCMAKE_INSTALL_PREFIX=$(CURDIR)/build/prefix -DCMAKE_INSTALL_LIBDIR=lib
+	cmake --build build/cmake
+	ctest --test-dir build/cmake --output-on-failure
+	cmake --install build/cmake
+	cmake -S tests/embed/consumer -B build/consumer -DCMAKE_PREFIX_PATH=$(CURDIR)/build/prefix
+	cmake --build build/consumer
+	ctest --test-dir build/consumer --output-on-failure
+
 # The core without Python: every source, the header alone, twice, and from C++.
 c-warnings:
 	@mkdir -p build/warnings
@@ -79,5 +89,5 @@ sanitize: $(SANITIZE)/created
 	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest -m 'not toolchain and not slow'
 
 clean:
-	rm -rf build dist $(VENV) *.egg-info pykernel/*.so .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist $(VENV) *.egg-info pykernel/*.so pykernel/clib .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -exec rm -rf {} +

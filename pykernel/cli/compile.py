@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pykernel
 from pykernel.cli import UsageError
@@ -31,9 +30,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--model: cost model {options.model} has no image; only kernels of the C core do")
     kernel.save(options.output)
     evidence, pool = kernel.evidence(), kernel.deployment()
-    size = Path(options.output).stat().st_size
     print(
-        f"{options.output}  {size:,} bytes: {inputs.scenario.name}, {pool.role} pool, {inputs.model.name} on "
-        f"{inputs.chip.name}; {evidence.measured} of {evidence.total} entries have evidence"
+        f"{options.output}: {inputs.scenario.name}, {pool.role} pool, {inputs.model.name} on {inputs.chip.name}; "
+        f"{evidence.measured} of {evidence.total} entries have evidence"
     )
     return 0

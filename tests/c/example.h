@@ -155,7 +155,7 @@ static inline void example_spec(example *e) {
         .hbm_bytes_per_second = 4.1e12,
         .link_ratio = 9,
         .gemm = {PK_GEMM_SHAPE_RAMP, 0, 0.77, 95, 310, 170},
-        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 41000, 310000, 3200, 40000000, 350, 45900, 777300},
+        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 1, 41000, 310000, 3200, 40000000, 350, 45900, 777300},
         .head = {PK_HEAD_SAMPLED_ROWS, 1, 0, 0, 1.8e9, 1.8e9, 258560, 1.9e9},
         .memory = {(int64_t)141 << 30, 0.9, 1e9, 10, 8192, 7168, 73400320, 858783744, 411041792, 3758096384, 0, 1, 16,
                    16384, 131072, 0},

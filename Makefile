@@ -1,5 +1,5 @@
-# Everything a developer runs. `make demo` and `make test` need only Python 3.10+ with its headers and venv, a C
-# compiler, and PyPI; PYTHON and CC choose others than python3 and the compiler Python was built with.
+# Everything a developer runs. `make demo` needs only Python 3.10+ with its headers and venv, a C compiler, and PyPI;
+# `make test` a C++ compiler too. PYTHON and CC choose others than python3 and the compiler Python was built with.
 #
 # Tests run through the environment's `pytest`, never `python -m pytest`, which would put this folder on sys.path
 # and test the source tree instead of what is installed.

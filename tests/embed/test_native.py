@@ -103,6 +103,14 @@ def test_experiments_come_last() -> None:
     assert "pk_step_time(" not in after
 
 
+def test_the_page_lists_the_laws_that_are_checked() -> None:
+    checked = set(re.findall(r'"([A-Z]\d+)"', (ROOT / "csrc" / "pk_check.h").read_text(encoding="utf-8")))
+    table = re.findall(
+        r"^\| ((?:[A-Z]\d+ )+)\|", (ROOT / "docs" / "embed.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(" ".join(table).split()) == sorted(checked)
+
+
 # ---- symbols and layout --------------------------------------------------------------------------------------------
 
 

@@ -637,8 +637,8 @@ enum {
  *
  *   scheduled      tokens the step runs for it, cached ones already taken off; > decode_threshold = a prefill
  *   computed       tokens already in its cache
- *   prompt_len     tokens of its prompt; may be NULL; checked, but no price depends on it
- *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; checked, but no price depends on it
+ *   prompt_len     tokens of its prompt; may be NULL; no price depends on it, so only pk_batch_check reads it
+ *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; read like prompt_len
  *
  * All are >= 0. A batch without requests is legal: the step of an idle engine. */
 typedef struct pk_batch {
@@ -658,7 +658,8 @@ typedef struct pk_batch {
 #define PK_BATCH_INIT {sizeof(pk_batch), 0, 0, NULL, NULL, NULL, NULL, 1, 0, 0}
 #endif
 
-/* PK_OK when pk_step_time would take this batch; names the request and field at fault otherwise. */
+/* PK_OK when every number of the batch is in range; names the request and field at fault otherwise. pk_step_time then
+ * takes the batch; it makes the same checks itself, but for the two arrays that it does not read. */
 PK_API pk_status pk_batch_check(const pk_batch *batch, pk_error *error);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */

@@ -138,7 +138,10 @@ class Batch:
         return len(self) > 0 and all(value == width for value in self._arrays[0])
 
     def validate(self) -> None:
-        """Raise `BatchError`, naming the request and the field, when a kernel would refuse this batch."""
+        """Raise `BatchError`, naming the request and the field, when a number is out of range.
+
+        Pricing makes the same checks, but for `prompt_len` and `cached_tokens`, which no price depends on.
+        """
         error = error_struct()
         raise_for(lib.pk_batch_check(self.struct, error), error, BatchError)
 

@@ -20,17 +20,8 @@ from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST
 
-ARRAYS = {
-    "layers": "pk_layer",
-    "attentions": "pk_attention",
-    "scorers": "pk_scorer",
-    "gemms": "pk_gemm",
-    "experts": "pk_experts",
-    "collectives": "pk_collective",
-    "collective_laws": "pk_collective_law",
-    "groups": "pk_group",
-}
-COUNTS = {name: f"{name.removesuffix('s')}_count" for name in ARRAYS} | {"experts": "experts_count"}
+SPEC = ffi.typeof("pk_spec")
+ARRAYS = {name: field.type.item for name, field in SPEC.fields if field.type.kind == "pointer"}
 
 
 def spec_of(inputs: Inputs) -> Spec:
@@ -40,35 +31,37 @@ def spec_of(inputs: Inputs) -> Spec:
 
 
 def literal(value: Any, kind: Any) -> str:
-    """A C initialiser of a number or of a struct without pointers."""
+    """A C initialiser of a number, or of a struct or array of them."""
     if kind.kind == "struct":
         fields = (f".{name} = {literal(getattr(value, name), field.type)}" for name, field in kind.fields)
         return "{" + ", ".join(fields) + "}"
-    return float(value).hex() if kind.cname in ("double", "float") else str(int(value))
+    if kind.kind == "array":
+        return "{" + ", ".join(literal(item, kind.item) for item in value) + "}"
+    if kind.cname == "char":
+        return str(ord(value))
+    return float(value).hex() if kind.cname == "double" else str(int(value))
 
 
 def array_length(struct: Any, name: str) -> int:
     """Entries of one of a spec's arrays; the speculator's layers follow those of the stack."""
+    counts = [count for count, _ in SPEC.fields if count in (f"{name}_count", f"{name[:-1]}_count")]
     extra = struct.draft_layer_count if name == "layers" else 0
-    return int(getattr(struct, COUNTS[name])) + int(extra)
+    return int(getattr(struct, counts[0])) + int(extra)
 
 
 def write(name: str, struct: Any, out: Callable[[str], Any]) -> None:
     """Write one spec and its arrays."""
     for array, kind in ARRAYS.items():
-        length = array_length(struct, array)
-        if length == 0:
-            continue
-        rows = (literal(getattr(struct, array)[index], ffi.typeof(kind)) for index in range(length))
-        out(f"static const {kind} {name}_{array}[] = {{\n    " + ",\n    ".join(rows) + "};\n")
+        rows = [literal(getattr(struct, array)[index], kind) for index in range(array_length(struct, array))]
+        if rows:
+            out(f"static const {kind.cname.removeprefix('struct ')} {name}_{array}[] = {{\n    ")
+            out(",\n    ".join(rows) + "};\n")
     out(f"static const pk_spec {name} = {{\n")
-    for field, described in ffi.typeof("pk_spec").fields:
-        if field in ARRAYS:
-            out(f"    .{field} = {f'{name}_{field}' if array_length(struct, field) else 'NULL'},\n")
-        elif described.type.kind in ("primitive", "struct", "enum"):
+    for field, described in SPEC.fields:
+        if field not in ARRAYS:
             out(f"    .{field} = {literal(getattr(struct, field), described.type)},\n")
-        else:
-            raise TypeError(f"{field} of pk_spec is an array that ARRAYS does not name")
+        elif array_length(struct, field):
+            out(f"    .{field} = {name}_{field},\n")
     out("};\n\n")
 
 

@@ -51,7 +51,10 @@ static inline int64_t pk__max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t pk__ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 /* A count of bytes, truncated; NaN and negative are 0, too large is INT64_MAX. */
-int64_t pk__whole(double bytes);
+static inline int64_t pk__whole(double value) {
+    if (!(value > 0)) return 0;
+    return value >= 0x1p63 ? INT64_MAX : (int64_t)value;
+}
 
 static inline double pk__seconds(int64_t ns) { return (double)ns / 1e9; }
 

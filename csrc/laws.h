@@ -8,11 +8,7 @@
 
 #include "internal.h"
 
-PK__INLINE int64_t pk__nanoseconds(double seconds) {
-    double ns = seconds * 1e9;
-    if (!(ns > 0)) return 0;
-    return ns >= 0x1p63 ? INT64_MAX : (int64_t)ns;
-}
+PK__INLINE int64_t pk__nanoseconds(double seconds) { return pk__whole(seconds * 1e9); }
 
 /* ---- dense arithmetic ---------------------------------------------------------------------------------------- */
 

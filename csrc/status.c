@@ -58,9 +58,4 @@ pk_status pk__bad_struct(uint32_t struct_size, uint32_t flags, size_t size, cons
     return pk__fail(error, PK_RESERVED, name, "flags are %u, must be 0", (unsigned)flags);
 }
 
-int64_t pk__whole(double value) {
-    if (!(value > 0)) return 0;
-    return value >= 0x1p63 ? INT64_MAX : (int64_t)value;
-}
-
 int64_t pk_nanoseconds(double seconds) { return pk__nanoseconds(seconds); }

@@ -838,6 +838,10 @@ PK_API PK_PURE int64_t pk_pre_snapshot_bytes(const pk_kernel *kernel);
 /* What a sequence of `tokens` tokens holds that grows with it, in whole pages. */
 PK_API PK_PURE int64_t pk_sequence_variable_bytes(const pk_kernel *kernel, int64_t tokens);
 
+/* The same of `count` sequences; bytes[i] belongs to tokens[i]. */
+PK_API pk_status pk_sequence_variable_bytes_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                                 int64_t *bytes, pk_error *error);
+
 /* What a sequence holds that is bounded (recurrent state, rings of windows), with `in_flight` tokens scheduled but not
  * settled; _at: once only `computed` tokens have been computed. */
 PK_API PK_PURE int64_t pk_sequence_bounded_bytes(const pk_kernel *kernel, int64_t in_flight);
@@ -939,6 +943,11 @@ PK_API PK_PURE int64_t pk_alone_time_ns(const pk_transfer_demand *demand);
 /* pk_alone_time_ns of pk_pd_transfer_demand. */
 PK_API PK_PURE int64_t pk_pd_transfer_time_ns(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
                                               const pk_placement *target);
+
+/* The same of `count` requests between the same two places; times_ns[i] belongs to tokens[i]. */
+PK_API pk_status pk_pd_transfer_time_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                          const pk_placement *source, const pk_placement *target, int64_t *times_ns,
+                                          pk_error *error);
 
 /* ---- host work outside the steps ------------------------------------------------------------------------------ */
 

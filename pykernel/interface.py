@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -361,6 +362,10 @@ class CostModel(ABC):
     def sequence_variable_bytes(self, tokens: int) -> int:
         """What a sequence of `tokens` tokens holds on a rank that grows with it, in whole pages, bytes."""
 
+    def sequence_variable_bytes_many(self, tokens: Any) -> memoryview[int]:
+        """The same of many sequences: int64, an entry for each of `tokens`, a buffer or sequence as in `Batch`."""
+        return _int64_array([self.sequence_variable_bytes(int(count)) for count in tokens])
+
     @abstractmethod
     def sequence_fixed_bytes(self) -> int:
         """What a decoding sequence holds beside that on a rank: recurrent state, and the rings of windows, bytes."""
@@ -427,6 +432,10 @@ class CostModel(ABC):
         """Time of that handoff with nothing else on its links, ns."""
         return self.pd_transfer_demand(tokens, source, target).alone_time_ns()
 
+    def pd_transfer_time_many(self, tokens: Any, source: Placement, target: Placement) -> memoryview[int]:
+        """The same of many requests: int64, ns, an entry for each of `tokens`, a buffer or sequence as in `Batch`."""
+        return _int64_array([self.pd_transfer_time_ns(int(count), source, target) for count in tokens])
+
     @abstractmethod
     def admission_overhead_ns(self, prompt_tokens: int) -> int:
         """Host time before a request can be scheduled, queueing left out, ns; 0 for no tokens."""
@@ -479,3 +488,7 @@ class CostModel(ABC):
     @abstractmethod
     def prefill_context_parallel_width(self) -> int:
         """Ranks that share a prefill's tokens, at least 1."""
+
+
+def _int64_array(values: list[int]) -> memoryview[int]:
+    return memoryview(array("q", values))

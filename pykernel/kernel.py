@@ -31,7 +31,7 @@ from pykernel.interface import (
     StepEstimate,
     TransferDemand,
 )
-from pykernel.many import price_many
+from pykernel.many import each, price_many
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST, LawSwitches
@@ -198,6 +198,9 @@ class Kernel(CostModel):
     def sequence_variable_bytes(self, tokens: int) -> int:
         return int(lib.pk_sequence_variable_bytes(self._handle, _int64("tokens", tokens)))
 
+    def sequence_variable_bytes_many(self, tokens: Any) -> memoryview[int]:
+        return each(lib.pk_sequence_variable_bytes_many, self._handle, tokens)
+
     def sequence_fixed_bytes(self) -> int:
         return int(lib.pk_sequence_fixed_bytes(self._handle))
 
@@ -246,6 +249,10 @@ class Kernel(CostModel):
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
         ends = _place("source", source), _place("target", target)
         return int(lib.pk_pd_transfer_time_ns(self._handle, _int64("tokens", tokens), *ends))
+
+    def pd_transfer_time_many(self, tokens: Any, source: Placement, target: Placement) -> memoryview[int]:
+        ends = _place("source", source), _place("target", target)
+        return each(lib.pk_pd_transfer_time_many, self._handle, tokens, *ends)
 
     def admission_overhead_ns(self, prompt_tokens: int) -> int:
         return int(lib.pk_admission_overhead_ns(self._handle, _int64("prompt_tokens", prompt_tokens)))

@@ -1,4 +1,4 @@
-"""Pricing many steps in one call of the core, or in one for each of several threads.
+"""Many answers in one call of the core, or in one for each of several threads.
 
 The core prices a part of an array as it prices the whole, and cffi lets go of the interpreter while it does, so
 threads need nothing but their parts.
@@ -14,9 +14,7 @@ from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.errors import ArgumentError, BatchError
 from pykernel.estimates import StepEstimates, Steps
-from pykernel.integers import int64
-
-_INT64S = ffi.typeof("int64_t[]")
+from pykernel.integers import column, int64
 
 
 def price_many(handle: Any, steps: Steps, threads: int) -> StepEstimates:
@@ -42,6 +40,16 @@ def price_many(handle: Any, steps: Steps, threads: int) -> StepEstimates:
     return estimates
 
 
+def each(function: Any, handle: Any, tokens: Any, *arguments: Any) -> memoryview[int]:
+    """What a function of the core makes of each count of tokens: int64, an entry for each."""
+    given = memoryview(column(tokens, "tokens"))
+    results, error = memoryview(bytearray(8 * len(given))).cast("q"), error_struct()
+    ends = [ffi.cast("int64_t *", ffi.from_buffer(view)) if len(view) else ffi.NULL for view in (given, results)]
+    status = function(handle, len(given), ends[0], *arguments, ends[1], error)
+    raise_for(status, error, ArgumentError)
+    return results
+
+
 class _Call:
     """One call of the core on the steps from `first` to before `end`, with the structs that it takes."""
 
@@ -61,14 +69,15 @@ class _Call:
         if end > first:
             results.overlap_ns = self._pointer(estimates.overlap_ns) + first
             results.no_overlap_ns = self._pointer(estimates.no_overlap_ns) + first
-            results.bottleneck = self._pointer(estimates.bottleneck, "int8_t[]") + first
+            results.bottleneck = self._pointer(estimates.bottleneck, "int8_t *") + first
             results.per_resource_ns = self._pointer(estimates.per_resource_ns) + first * lib.PK_RESOURCE_COUNT
         self._batches, self._results = batches, results
 
-    def _pointer(self, buffer: Any, kind: Any = _INT64S) -> Any:
-        view = ffi.from_buffer(kind, buffer)
+    def _pointer(self, buffer: Any, kind: str = "int64_t *") -> Any:
+        """Where a buffer begins. The view keeps its memory in place, as in `Batch`."""
+        view = memoryview(buffer)
         self._keep.append(view)
-        return view
+        return ffi.cast(kind, ffi.from_buffer(view))
 
     def run(self, error: Any = ffi.NULL) -> int:
         """The status of the call, which is kept as well."""

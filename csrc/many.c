@@ -1,4 +1,4 @@
-/* Many batches in one call. Each is priced as pk_step_time does it; what is spared is the call, and its arguments. */
+/* Many answers in one call, each as the function of one gives it; what is spared are calls and their arguments. */
 #include "laws.h"
 
 #include <stdio.h>
@@ -103,5 +103,37 @@ pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *batches, 
         pk__price(kernel, &batch, &sums, &estimate);
         store(&estimate, estimates, i);
     }
+    return PK_OK;
+}
+
+/* ---- sequences and transfers --------------------------------------------------------------------------------- */
+
+static pk_status check_arrays(const pk_kernel *kernel, int64_t count, const int64_t *in, const int64_t *out,
+                              const char *out_name, pk_error *error) {
+    if (kernel == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "kernel", "kernel is NULL");
+    if (count < 0) return pk__fail(error, PK_ARGUMENT, "count", "count is %lld, must be >= 0", (long long)count);
+    if (count == 0 || (in != NULL && out != NULL)) return PK_OK;
+    const char *missing = in == NULL ? "tokens" : out_name;
+    return pk__fail(error, PK_NULL_ARGUMENT, missing, "%s is NULL for %lld entries", missing, (long long)count);
+}
+
+pk_status pk_sequence_variable_bytes_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                          int64_t *bytes, pk_error *error) {
+    pk_status status = check_arrays(kernel, count, tokens, bytes, "bytes", error);
+    if (status != PK_OK) return status;
+    for (int64_t i = 0; i < count; i++) bytes[i] = pk_sequence_variable_bytes(kernel, tokens[i]);
+    return PK_OK;
+}
+
+pk_status pk_pd_transfer_time_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                   const pk_placement *source, const pk_placement *target, int64_t *times_ns,
+                                   pk_error *error) {
+    pk_status status = check_arrays(kernel, count, tokens, times_ns, "times_ns", error);
+    if (status != PK_OK) return status;
+    if (source == NULL || target == NULL) {
+        const char *missing = source == NULL ? "source" : "target";
+        return pk__fail(error, PK_NULL_ARGUMENT, missing, "%s is NULL", missing);
+    }
+    for (int64_t i = 0; i < count; i++) times_ns[i] = pk_pd_transfer_time_ns(kernel, tokens[i], source, target);
     return PK_OK;
 }

@@ -127,14 +127,20 @@ class Kernel(CostModel):
 
     def step_time_into(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
         """As `CostModel.step_time_into`; a `BatchState` is priced without looking at its requests where it can be."""
-        if estimate.batch is not batch or estimate.model is not self or _price(estimate.call):
-            self._bind(batch, estimate)
+        if estimate.model is self:
+            if estimate.batch is batch:
+                if not _price(estimate.call):
+                    return
+            elif batch.__class__ is estimate.batch.__class__ is Batch:
+                estimate.call.batch = batch.struct
+                estimate.batch = batch
+                if not _price(estimate.call):
+                    return
+        self._bind(batch, estimate)
 
     def _bind(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
         """Price a batch into an estimate that did not hold its price before, or raise for what is wrong with it."""
-        call = estimate.call
-        if call is None:
-            call = _new(_CALL)
+        call = estimate.call or _new(_CALL)
         if isinstance(batch, Batch):
             call.batch, call.state = batch.struct, _NULL
         elif isinstance(batch, BatchState):
@@ -142,12 +148,12 @@ class Kernel(CostModel):
         else:
             raise ArgumentError(f"batch is a {type(batch).__name__}, accepted is a pykernel.Batch")
         call.kernel = self._handle
+        # Until it is filled, the estimate is bound to nothing: the call may have been made for another batch.
+        estimate.model = estimate.batch = None
         if _price(call):
-            estimate.batch = None
             self._refuse(batch)
-        if estimate.batch is None or estimate.call is None:
-            estimate.call, estimate.record = call, call.values
         estimate.model, estimate.batch = self, batch
+        estimate.call, estimate.record = call, call.values
 
     def _refuse(self, batch: Batch | BatchState) -> None:
         """Raise for a batch that cannot be priced, in the core's words."""

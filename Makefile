@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 SANITIZE := build/sanitize
+PEERS := build/peers
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 CFLAGS_SHARED := $(shell cat csrc/cflags.txt)
 C_SOURCES := $(wildcard csrc/*.c)
@@ -14,7 +15,8 @@ C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.hpp csrc/*.txt csrc/binding/*
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint bench configs cdef cmake c-warnings sanitize prerequisites rebuild clean
+.PHONY: demo test slow lint bench bench-counts bench-peers configs cdef cmake c-warnings sanitize prerequisites rebuild
+.PHONY: clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -32,8 +34,23 @@ lint: $(VENV)/developed
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# Ratios of one run and tables of pytest-benchmark.
 bench: $(VENV)/developed
-	$(VENV)/bin/pytest --benchmark-enable --benchmark-only
+	$(VENV)/bin/pytest --benchmark-enable --benchmark-only benchmarks
+
+# The instructions of the hot calls, held to the committed ones where those are of this compiler.
+bench-counts: $(VENV)/developed
+	$(VENV)/bin/python benchmarks/instruction_counts.py --check
+
+# Side by side with what a user would take instead, from PyPI, on the same models and batches in one run; then the
+# table of benchmarks/RESULTS.md, with the figures of this machine.
+bench-peers: $(PEERS)/created $(BUILD_FILES)
+	$(PEERS)/bin/$(PIP) . 'aiconfigurator-core==0.12.0' numpy
+	$(PEERS)/bin/python benchmarks/report.py
+
+$(PEERS)/created: | prerequisites
+	$(PYTHON) -m venv --clear $(PEERS)
+	touch $@
 
 # Every config of a package that ships many, of which only the data is read.
 configs: $(VENV)/developed

@@ -30,8 +30,8 @@
  *              told so, never misread. Before 1.0 a change of MINOR may change sizes, and the soname with them.
  *   errors     every function that can fail returns a pk_status and leaves its results untouched unless it is PK_OK.
  *              The pk_error argument may be NULL.
- *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel is ever owned; text that a
- *              kernel hands out lives as long as the kernel. A NULL text in a spec is the empty text.
+ *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel or a pk_batch_state is ever
+ *              owned; text that a kernel hands out lives as long as the kernel. A NULL text in a spec is the empty text.
  *   threads    a pk_kernel is never written after pk_kernel_new returns: share it freely. Do not free it in use.
  *   numbers    NaN and infinity are refused in a spec. Durations saturate at INT64_MAX, they never wrap.
  *              Time is computed in double seconds and leaves by one truncation toward zero, so 972 launches of
@@ -637,8 +637,8 @@ enum {
  *
  *   scheduled      tokens the step runs for it, cached ones already taken off; > decode_threshold = a prefill
  *   computed       tokens already in its cache
- *   prompt_len     tokens of its prompt; may be NULL; checked, but no price depends on it
- *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; checked, but no price depends on it
+ *   prompt_len     tokens of its prompt; may be NULL; no price depends on it, so only pk_batch_check reads it
+ *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; read like prompt_len
  *
  * All are >= 0. A batch without requests is legal: the step of an idle engine. */
 typedef struct pk_batch {
@@ -658,7 +658,8 @@ typedef struct pk_batch {
 #define PK_BATCH_INIT {sizeof(pk_batch), 0, 0, NULL, NULL, NULL, NULL, 1, 0, 0}
 #endif
 
-/* PK_OK when pk_step_time would take this batch; names the request and field at fault otherwise. */
+/* PK_OK when every number of the batch is in range; names the request and field at fault otherwise. pk_step_time then
+ * takes the batch; it makes the same checks itself, but for the two arrays that it does not read. */
 PK_API pk_status pk_batch_check(const pk_batch *batch, pk_error *error);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */
@@ -681,6 +682,87 @@ typedef struct pk_estimate {
 
 /* The price of one step. Every field of `*estimate` is written. Fails with PK_BATCH_* and the argument errors. */
 PK_API pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+/* ---- many steps ---------------------------------------------------------------------------------------------- */
+
+/* Batches that lie in one set of arrays: batch i is the requests from offsets[i] to before offsets[i + 1]. Offsets are
+ * >= 0 and never fall; a batch may be empty. The other fields are those of pk_batch, the same for every batch. */
+typedef struct pk_batches {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t count;          /* of batches */
+    const int64_t *offsets; /* count + 1 */
+    const int64_t *scheduled;
+    const int64_t *computed;
+    int64_t decode_threshold;
+    int64_t sm_budget;
+    int64_t pad_tokens;
+} pk_batches;
+
+/* Where the prices of many batches go, an entry of each array a batch. NULL for what is not wanted. */
+typedef struct pk_estimates {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t *overlap_ns;
+    int64_t *no_overlap_ns;
+    int64_t *per_resource_ns; /* PK_RESOURCE_COUNT entries a batch */
+    int8_t *bottleneck;
+} pk_estimates;
+
+#ifndef PK_CDEF
+#define PK_BATCHES_INIT {sizeof(pk_batches), 0, 0, NULL, NULL, NULL, 1, 0, 0}
+#define PK_ESTIMATES_INIT {sizeof(pk_estimates), 0, NULL, NULL, NULL, NULL}
+#endif
+
+/* The prices that pk_step_time gives to each of the batches, bit for bit. Nothing is written unless all are in order;
+ * the first at fault is named ("batches[7].scheduled[2]"). To use more threads, call it from each with a part of the
+ * offsets and the matching part of the results. */
+PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *batches, const pk_estimates *estimates,
+                                   pk_error *error);
+
+/* ---- running batch ------------------------------------------------------------------------------------------- */
+
+/* The requests that an engine runs step after step. The sums that a price is made of are kept up to date as requests
+ * come, change and leave, so that pricing the next step takes the same few instructions for one request or thousands,
+ * unless a law of the kernel bounds what each request counts for (a window, a selection, context parallelism): then
+ * the requests are looked at again. Either way the price is that of pk_step_time, bit for bit.
+ *
+ * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. */
+typedef struct pk_batch_state pk_batch_state;
+
+/* An empty one; decode_threshold as in pk_batch. */
+PK_API pk_status pk_batch_state_new(int64_t decode_threshold, pk_batch_state **state, pk_error *error);
+
+/* Frees a state; NULL is allowed. */
+PK_API void pk_batch_state_free(pk_batch_state *state);
+
+/* Adds a request and stores its id, which stays its own until it is removed; ids are small and used again. */
+PK_API pk_status pk_batch_state_add(pk_batch_state *state, int64_t scheduled, int64_t computed, int64_t *id,
+                                    pk_error *error);
+
+/* Changes a request, as when the last chunk of its prompt is done and it starts to decode. */
+PK_API pk_status pk_batch_state_set(pk_batch_state *state, int64_t id, int64_t scheduled, int64_t computed,
+                                    pk_error *error);
+
+/* What a request schedules and has computed by now. Results that are not wanted may be NULL. */
+PK_API pk_status pk_batch_state_get(const pk_batch_state *state, int64_t id, int64_t *scheduled, int64_t *computed,
+                                    pk_error *error);
+
+PK_API pk_status pk_batch_state_remove(pk_batch_state *state, int64_t id, pk_error *error);
+
+/* Every request computes what it schedules, `steps` times. */
+PK_API pk_status pk_batch_state_advance(pk_batch_state *state, int64_t steps, pk_error *error);
+
+/* What pk_batch holds beside requests; both are 0 until set. */
+PK_API pk_status pk_batch_state_settings(pk_batch_state *state, int64_t sm_budget, int64_t pad_tokens, pk_error *error);
+
+/* The requests as a batch, in no particular order. Its arrays are the state's own, valid until the next call that
+ * takes the state. */
+PK_API pk_status pk_batch_state_view(pk_batch_state *state, pk_batch *batch, pk_error *error);
+
+/* The price of the next step. */
+PK_API pk_status pk_batch_state_step_time(const pk_kernel *kernel, pk_batch_state *state, pk_estimate *estimate,
+                                          pk_error *error);
 
 /* ---- explanation --------------------------------------------------------------------------------------------- */
 
@@ -755,6 +837,10 @@ PK_API PK_PURE int64_t pk_pre_snapshot_bytes(const pk_kernel *kernel);
 
 /* What a sequence of `tokens` tokens holds that grows with it, in whole pages. */
 PK_API PK_PURE int64_t pk_sequence_variable_bytes(const pk_kernel *kernel, int64_t tokens);
+
+/* The same of `count` sequences; bytes[i] belongs to tokens[i]. */
+PK_API pk_status pk_sequence_variable_bytes_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                                 int64_t *bytes, pk_error *error);
 
 /* What a sequence holds that is bounded (recurrent state, rings of windows), with `in_flight` tokens scheduled but not
  * settled; _at: once only `computed` tokens have been computed. */
@@ -857,6 +943,11 @@ PK_API PK_PURE int64_t pk_alone_time_ns(const pk_transfer_demand *demand);
 /* pk_alone_time_ns of pk_pd_transfer_demand. */
 PK_API PK_PURE int64_t pk_pd_transfer_time_ns(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
                                               const pk_placement *target);
+
+/* The same of `count` requests between the same two places; times_ns[i] belongs to tokens[i]. */
+PK_API pk_status pk_pd_transfer_time_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                          const pk_placement *source, const pk_placement *target, int64_t *times_ns,
+                                          pk_error *error);
 
 /* ---- host work outside the steps ------------------------------------------------------------------------------ */
 

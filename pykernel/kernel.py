@@ -12,13 +12,14 @@ from pykernel import about
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
+from pykernel.batch_state import BatchState
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import ArgumentError, BatchError, ImageError, PykernelError, RefusedError
+from pykernel.estimates import StepEstimates, Steps
 from pykernel.explain import Explanation, read_terms
 from pykernel.flatten import Spec
 from pykernel.interface import (
     INT64_MAX,
-    RESOURCES,
     CoefficientOrigin,
     CostModel,
     Direction,
@@ -30,12 +31,18 @@ from pykernel.interface import (
     StepEstimate,
     TransferDemand,
 )
+from pykernel.many import each, price_many
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST, LawSwitches
 
 if not lib.pk_arithmetic_is_exact():
     raise ImportError("pykernel._native was built with fused multiply-add; build it with -ffp-contract=off")
+
+# Looked up once: a step is priced in less time than a few attributes are found in.
+_new, _bare, _NULL = ffi.new, StepEstimate.__new__, ffi.NULL
+_price, _price_batch = lib.pykernel_price, lib.pykernel_price_batch
+_VALUES, _CALL = ffi.typeof("int64_t[10]"), ffi.typeof("pykernel_call *")
 
 
 class Kernel(CostModel):
@@ -106,22 +113,76 @@ class Kernel(CostModel):
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self).from_bytes, (self.to_bytes(),))
 
-    def step_time(self, batch: Batch) -> StepEstimate:
-        estimate = StepEstimate()
-        self.step_time_into(batch, estimate)
+    def step_time(self, batch: Batch | BatchState) -> StepEstimate:
+        estimate = _bare(StepEstimate)
+        estimate.call = estimate.model = estimate.batch = None
+        estimate.record = record = _new(_VALUES)
+        try:
+            refused = _price_batch(self._handle, batch.struct, record)
+        except (AttributeError, TypeError):
+            refused = True  # no batch, or a running one
+        if refused:
+            self._bind(batch, estimate)
         return estimate
 
-    def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
-        if not isinstance(batch, Batch):
+    def step_time_into(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
+        """As `CostModel.step_time_into`; a `BatchState` is priced without looking at its requests where it can be."""
+        if estimate.model is self:
+            if estimate.batch is batch:
+                if not _price(estimate.call):
+                    return
+            elif batch.__class__ is estimate.batch.__class__ is Batch:
+                estimate.call.batch = batch.struct
+                estimate.batch = batch
+                if not _price(estimate.call):
+                    return
+        self._bind(batch, estimate)
+
+    def _bind(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
+        """Price a batch into an estimate that did not hold its price before, or raise for what is wrong with it."""
+        call = estimate.call or _new(_CALL)
+        if isinstance(batch, Batch):
+            call.batch, call.state = batch.struct, _NULL
+        elif isinstance(batch, BatchState):
+            call.state = batch.struct
+        else:
             raise ArgumentError(f"batch is a {type(batch).__name__}, accepted is a pykernel.Batch")
-        out = estimate.scratch
-        if out is None:
-            out = estimate.scratch = ffi.new("pk_estimate *")
-            out.struct_size = ffi.sizeof("pk_estimate")
-        status = lib.pk_step_time(self._handle, batch.struct, out, ffi.NULL)
-        if status != lib.PK_OK:
-            _explain(self._handle, batch, out)
-        estimate.fill(out.overlap_ns, out.no_overlap_ns, RESOURCES[out.bottleneck], out.per_resource_ns)
+        call.kernel = self._handle
+        # Until it is filled, the estimate is bound to nothing: the call may have been made for another batch.
+        estimate.model = estimate.batch = None
+        if _price(call):
+            self._refuse(batch)
+        estimate.model, estimate.batch = self, batch
+        estimate.call, estimate.record = call, call.values
+
+    def _refuse(self, batch: Batch | BatchState) -> None:
+        """Raise for a batch that cannot be priced, in the core's words."""
+        record, error = _out("pk_estimate"), error_struct()
+        price = lib.pk_step_time if isinstance(batch, Batch) else lib.pk_batch_state_step_time
+        raise_for(price(self._handle, batch.struct, record, error), error, BatchError)
+        raise PykernelError("the batch changed while it was priced")
+
+    def step_time_many(
+        self,
+        offsets: Any,
+        scheduled: Any,
+        computed: Any,
+        prompt_len: Any = None,
+        cached_tokens: Any = None,
+        *,
+        decode_threshold: int = 1,
+        sm_budget: int = 0,
+        pad_tokens: int = 0,
+        threads: int = 1,
+    ) -> StepEstimates:
+        columns = {
+            "scheduled": scheduled,
+            "computed": computed,
+            "prompt_len": prompt_len,
+            "cached_tokens": cached_tokens,
+        }
+        settings = {"decode_threshold": decode_threshold, "sm_budget": sm_budget, "pad_tokens": pad_tokens}
+        return price_many(self._handle, Steps(offsets, columns, settings), threads)
 
     def explain(self, batch: Batch) -> Explanation:
         """The terms of one step with the work behind each, and the coefficients that each used.
@@ -142,6 +203,9 @@ class Kernel(CostModel):
 
     def sequence_variable_bytes(self, tokens: int) -> int:
         return int(lib.pk_sequence_variable_bytes(self._handle, _int64("tokens", tokens)))
+
+    def sequence_variable_bytes_many(self, tokens: Any) -> memoryview[int]:
+        return each(lib.pk_sequence_variable_bytes_many, self._handle, tokens)
 
     def sequence_fixed_bytes(self) -> int:
         return int(lib.pk_sequence_fixed_bytes(self._handle))
@@ -191,6 +255,10 @@ class Kernel(CostModel):
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
         ends = _place("source", source), _place("target", target)
         return int(lib.pk_pd_transfer_time_ns(self._handle, _int64("tokens", tokens), *ends))
+
+    def pd_transfer_time_many(self, tokens: Any, source: Placement, target: Placement) -> memoryview[int]:
+        ends = _place("source", source), _place("target", target)
+        return each(lib.pk_pd_transfer_time_many, self._handle, tokens, *ends)
 
     def admission_overhead_ns(self, prompt_tokens: int) -> int:
         return int(lib.pk_admission_overhead_ns(self._handle, _int64("prompt_tokens", prompt_tokens)))
@@ -311,10 +379,3 @@ def _owned(handle: Any) -> Any:
 def _names(inputs: Inputs) -> dict[str, str]:
     """The documents that a kernel was built from, by name."""
     return {"scenario": inputs.scenario.name, "model": inputs.model.name, "chip": inputs.chip.name}
-
-
-def _explain(handle: Any, batch: Batch, out: Any) -> None:
-    """Raise for a batch that the core refused, with its words; only then is a message worth its cost."""
-    error = error_struct()
-    raise_for(lib.pk_step_time(handle, batch.struct, out, error), error, BatchError)
-    raise PykernelError("the batch changed while it was priced")

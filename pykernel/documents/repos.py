@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykernel.documents import coefficients, graph, hardware, older, storage
+from pykernel.documents import graph, hardware, older, storage
 from pykernel.documents.deployment import Deployment
 from pykernel.documents.fieldtypes import did_you_mean
 from pykernel.documents.graph import ModelGraph
@@ -18,6 +18,7 @@ from pykernel.documents.inputs import Inputs
 from pykernel.documents.loading import decode, finish
 from pykernel.documents.nodes import shown
 from pykernel.documents.reader import missing_document, read_file
+from pykernel.documents.recent import load_set
 from pykernel.documents.rules import rules, unknown_version, versions
 from pykernel.documents.scenario import Scenario
 from pykernel.errors import ArgumentError, DocumentError, Problem
@@ -111,7 +112,7 @@ def assemble(
         model or load_model(graph_file or ""),
         hardware.load_chip(chip),
         hardware.load_fabric(fabric) if fabric is not None else None,
-        coefficients=[coefficients.load(path) for path in sets],
+        coefficients=[load_set(path) for path in sets],
         storage=_load_storage(repos),
     )
     known = [tier.name for tier in inputs.storage]

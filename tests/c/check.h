@@ -18,5 +18,6 @@ void test_step(void);
 void test_laws(void);
 void test_image(void);
 void test_memory(void);
+void test_batch_state(void);
 
 #endif

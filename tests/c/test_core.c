@@ -43,6 +43,7 @@ int main(void) {
     test_laws();
     test_image();
     test_memory();
+    test_batch_state();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

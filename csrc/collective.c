@@ -27,7 +27,7 @@ double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio) {
     return slowed(link_ratio, width / per_node - 1, width - 1);
 }
 
-static double units_of(const pk__collective *collective, const pk__step *step) {
+double pk__collective_units(const pk__collective *collective, const pk__step *step) {
     const pk__sums *sums = step->sums;
     switch (collective->units) {
     case PK_UNITS_DECODE_ROWS:
@@ -59,7 +59,7 @@ static pk__traffic context_traffic(const pk__collective *collective, const pk__s
 
 pk__traffic pk__collective_traffic(const pk__collective *collective, const pk__step *step) {
     if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return context_traffic(collective, step);
-    double units = units_of(collective, step);
+    double units = pk__collective_units(collective, step);
     if (!(units > 0)) return (pk__traffic){0};
     double bytes = units * collective->bytes_per_unit;
     return (pk__traffic){.launches = 1, .bytes = bytes, .seconds = pk_collective_seconds(&collective->law, bytes)};

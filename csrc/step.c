@@ -68,6 +68,7 @@ pk__charge pk__head_charge(const pk__step *step, int64_t rows) {
 }
 
 static double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
+    if (step->kernel->measured_at != 0) return pk__price_measured_head(step, rows, total);
     pk__charge charge = pk__head_charge(step, rows);
     total->sm += charge.sm;
     total->hbm += charge.hbm;
@@ -78,6 +79,7 @@ static double price_head(const pk__step *step, int64_t rows, pk__charge *total) 
 
 static double price_layers(const pk__layer *layers, uint32_t count, const pk__step *step, pk__charge *total) {
     double overlap_s = 0;
+    if (step->kernel->measured_at != 0) return pk__price_measured_layers(layers, count, step, total);
     for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, total);
     return overlap_s;
 }
@@ -153,7 +155,8 @@ pk__step pk__step_of(const pk_kernel *kernel, const pk_batch *batch, const pk__s
 }
 
 static void price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
-    int64_t graph_ns = pk__graph_ns(kernel, sums);
+    bool measured = kernel->measured_at != 0;
+    int64_t graph_ns = measured ? pk__measured_host_ns(kernel, sums) : pk__graph_ns(kernel, sums);
     if (sums->scheduled + sums->pad_tokens == 0) {
         idle_step(graph_ns, estimate);
         return;
@@ -163,7 +166,7 @@ static void price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums
     double overlap_s = price_layers(pk__layers(kernel), kernel->layer_count, &step, &total);
     overlap_s += price_head(&step, pk__head_rows(&step), &total);
     overlap_s += price_drafts(&step, &total);
-    busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
+    busy_step(&total, overlap_s, pk__add(graph_ns, measured ? 0 : kernel->dispatch_ns), estimate);
 }
 
 pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {

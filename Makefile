@@ -15,8 +15,10 @@ C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.hpp csrc/*.txt csrc/binding/*
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint bench bench-counts bench-peers configs cdef cmake c-warnings sanitize prerequisites rebuild
-.PHONY: clean
+SCORE_ROWS ?= benchmarks/accuracy/measured.csv
+
+.PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake c-warnings sanitize
+.PHONY: prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -56,6 +58,21 @@ $(PEERS)/created: | prerequisites
 configs: $(VENV)/developed
 	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
 	$(VENV)/bin/pytest tests/derive/test_published_configs.py
+
+# Accuracy on measured serving rows, and the laws' own errors. The data package brings the tables and the raw rows.
+score: $(VENV)/developed
+	$(VENV)/bin/$(PIP) --editable '.[fit]' matplotlib
+	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
+	$(VENV)/bin/python -m benchmarks.accuracy.results --rows $(SCORE_ROWS)
+
+# Refits every coefficient from the tables, then the serving constants from the training rows.
+fit: $(VENV)/developed
+	$(VENV)/bin/$(PIP) --editable '.[fit]' matplotlib
+	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
+	$(VENV)/bin/pykernel fit --out build/fitted --plots
+	cp build/fitted/coefficients/*.yaml pykernel/data/registry/coefficients/
+	$(VENV)/bin/python -m benchmarks.accuracy.constants --rows $(SCORE_ROWS) \
+	  --out pykernel/data/registry/coefficients/calibrated-host.yaml
 
 rebuild:
 

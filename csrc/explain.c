@@ -123,11 +123,56 @@ static void explain_collectives(const pk__layer *layer, const pk__step *step, si
     }
 }
 
+/* A measured kernel's time at the SMs and its bytes at memory are two terms. */
+static void emit_work(sink *out, const pk__step *step, const pk__work *work, int32_t sm_kind, int32_t hbm_kind,
+                      uint32_t index) {
+    emit(out, (pk_term){.kind = sm_kind, .resource = PK_SM, .index = (int32_t)index, .seconds = work->sm * step->derate});
+    emit(out, (pk_term){.kind = hbm_kind, .resource = PK_HBM, .index = (int32_t)index, .seconds = work->hbm});
+}
+
+static void emit_links(sink *out, const pk__work *work, int32_t kind, uint32_t index) {
+    const double seconds[] = {work->link_sm, work->nvlink, work->nic};
+    const int32_t resources[] = {PK_SM, PK_NVLINK, PK_NIC};
+    for (int i = 0; i < 3; i++)
+        emit(out, (pk_term){.kind = kind,
+                            .resource = resources[i],
+                            .index = (int32_t)index,
+                            .launches = 1,
+                            .seconds = seconds[i]});
+}
+
+static void explain_measured_range(uint32_t layer, uint32_t first, uint32_t count, int32_t kind, int32_t hbm_kind,
+                                   const pk__step *step, sink *out) {
+    for (uint32_t i = first; i < first + count; i++) {
+        pk__work work = pk__measured_part(step, layer, kind, i);
+        emit_work(out, step, &work, kind, hbm_kind, i);
+        if (kind == PK_TERM_COLLECTIVE) emit_links(out, &work, kind, i);
+    }
+}
+
+static void explain_measured_layer(uint32_t i, const pk__step *step, sink *out) {
+    const pk__layer *layer = pk__layers(step->kernel) + i;
+    uint32_t attention = layer->attention_first, attentions = layer->attention_count;
+    explain_measured_range(i, 0, 1, PK_TERM_DENSE, PK_TERM_WEIGHTS, step, out);
+    explain_measured_range(i, attention, attentions, PK_TERM_PREFILL, PK_TERM_PREFILL, step, out);
+    explain_measured_range(i, attention, attentions, PK_TERM_DECODE, PK_TERM_DECODE, step, out);
+    explain_measured_range(i, layer->scorer_first, layer->scorer_count, PK_TERM_SCORER, PK_TERM_SCORER, step, out);
+    explain_measured_range(i, layer->experts_first, layer->experts_count, PK_TERM_EXPERT_WORK, PK_TERM_EXPERT_WEIGHTS,
+                           step, out);
+    explain_measured_range(i, 0, 1, PK_TERM_RECURRENT, PK_TERM_RECURRENT, step, out);
+    explain_measured_range(i, layer->collective_first, layer->collective_count, PK_TERM_COLLECTIVE, PK_TERM_COLLECTIVE,
+                           step, out);
+}
+
 static void explain_layers(uint32_t first, uint32_t count, const pk__step *step, sink *out) {
     for (uint32_t i = first; i < first + count; i++) {
         const pk__layer *layer = pk__layers(step->kernel) + i;
         out->part = (int32_t)i;
         out->times = layer->count;
+        if (step->kernel->measured_at != 0) {
+            explain_measured_layer(i, step, out);
+            continue;
+        }
         explain_dense(layer, step, out);
         if (layer->attention_count > 0) explain_attention(layer, step, out);
         explain_scorers(layer, step, out);
@@ -144,6 +189,12 @@ static void explain_head(const pk__step *step, int64_t rows, sink *out) {
     double flops = (double)rows * head->flops_per_row;
     out->part = PK_PART_HEAD;
     out->times = 1;
+    if (kernel->measured_at != 0) {
+        pk__work work = pk__measured_head_work(step, rows);
+        emit_work(out, step, &work, PK_TERM_DENSE, PK_TERM_WEIGHTS, 0);
+        emit_links(out, &work, PK_TERM_GATHER, 0);
+        return;
+    }
     emit(out, (pk_term){.kind = PK_TERM_DENSE,
                         .resource = PK_SM,
                         .seconds = work_s,
@@ -166,11 +217,13 @@ static void explain_host(const pk_kernel *kernel, const pk__sums *sums, bool idl
     out->part = PK_PART_HOST;
     out->times = 1;
     out->pass = 0;
+    bool measured = kernel->measured_at != 0;
+    int64_t launch_ns = measured ? pk__measured_host_ns(kernel, sums) : pk__graph_ns(kernel, sums);
     emit(out, (pk_term){.kind = PK_TERM_GRAPH,
                         .resource = PK_HOST,
                         .index = pk__graph_mode(kernel, sums),
-                        .seconds = pk__seconds(pk__graph_ns(kernel, sums))});
-    if (!idle)
+                        .seconds = pk__seconds(launch_ns)});
+    if (!idle && !measured)
         emit(out, (pk_term){
                       .kind = PK_TERM_DISPATCH, .resource = PK_HOST, .seconds = pk__seconds(kernel->dispatch_ns)});
 }

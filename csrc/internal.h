@@ -70,6 +70,7 @@ typedef struct pk__collective {
     int32_t resource;
     uint32_t equals; /* itself and the entries right behind it that are the same: one evaluation serves them */
     uint32_t reserved;
+    double ranks;    /* of its group */
 } pk__collective;
 
 typedef struct pk__attention {
@@ -85,6 +86,7 @@ typedef struct pk__attention {
     double mixed_spares_sm_s, mixed_spares_hbm_s;
     uint32_t read_slot; /* into the sums of a batch */
     uint32_t window_slot;
+    double read_unit; /* what the sums of its read law count an entry as */
 } pk__attention;
 
 typedef struct pk__scorer {
@@ -103,6 +105,7 @@ typedef struct pk__experts {
     double missed;             /* fraction of the experts that one token leaves alone */
     double local;
     int64_t funnel;
+    double experts, top_k; /* of the layer; what a token visits */
 } pk__experts;
 
 typedef struct pk__layer {
@@ -140,6 +143,7 @@ struct pk_kernel {
     uint32_t cache_count, tier_count;
     uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at, caches_at, tiers_at;
     uint32_t record_at, record_size; /* the spec that the kernel was built of, as record.c writes it */
+    uint32_t measured_at; /* of a pk__measured; 0 = none */
     int64_t context_chunk;
     double peak_flops;
     double hbm_bytes_per_second;
@@ -291,5 +295,45 @@ int64_t pk__graph_ns(const pk_kernel *kernel, const pk__sums *sums);
 
 /* Prices a batch by its sums; the batch itself is read where a law needs the requests again. */
 void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate);
+
+/* ---- measured laws (measured.c, measured_build.c) -------------------------------------------------------------- */
+
+/* The frozen form of pk_measured: this struct, then its arrays at their offsets from its beginning. */
+typedef struct pk__measured {
+    pk_measured_host host;
+    uint32_t layers_at, attentions_at, scorers_at, experts_at, collectives_at, matrices_at;
+    uint32_t matrix_laws_at, stream_laws_at, tile_laws_at, expert_laws_at, link_laws_at, mixer_laws_at;
+    uint32_t capture_sizes_at, capture_size_count;
+    uint32_t head_matrix, gather_law;
+    /* Work that depends on nothing but a count, tabulated: see pk__tabulate. */
+    uint32_t dense_at, routed_at, headed_at, tabulated, expert_sets, reserved;
+    double bytes_per_second;
+    double sms;
+} pk__measured;
+
+/* Seconds by resource of kernels one after another. Withheld SMs slow `sm` down, but no collective. */
+typedef struct pk__work {
+    double sm, hbm;
+    double link_sm, nvlink, nic;
+} pk__work;
+
+/* Bytes of the frozen form of spec->measured; 0 without one. */
+size_t pk__measured_size(const pk_spec *spec);
+void pk__fold_measured(const pk_spec *spec, pk__measured *out);
+/* Fills the tables: dense work of every layer at every captured size, routed work and the head at every count up to
+ * `tabulated`. A price looks up what it can and computes the rest by the same functions, to the same bits. */
+void pk__tabulate(pk_kernel *kernel);
+pk_status pk__check_measured(const pk_spec *spec, pk_error *error);
+/* Overlapped seconds of the layers and of the head; adds to the totals. */
+double pk__price_measured_layers(const pk__layer *layers, uint32_t count, const pk__step *step, pk__charge *total);
+double pk__price_measured_head(const pk__step *step, int64_t rows, pk__charge *total);
+/* What one term of a layer (PK_TERM_DENSE stands for its matrices and norms) or the head takes, to explain a price. */
+pk__work pk__measured_part(const pk__step *step, uint32_t index, int32_t kind, uint32_t i);
+pk__work pk__measured_head_work(const pk__step *step, int64_t rows);
+int64_t pk__measured_host_ns(const pk_kernel *kernel, const pk__sums *sums);
+
+static inline const pk__measured *pk__measured_of(const pk_kernel *kernel) {
+    return pk__at(kernel, kernel->measured_at);
+}
 
 #endif /* PK_INTERNAL_H */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct layout {
-    size_t layers, attentions, scorers, experts, collectives, caches, tiers, record, record_size, total;
+    size_t layers, attentions, scorers, experts, collectives, caches, tiers, measured, record, record_size, total;
 } layout;
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
@@ -21,7 +21,8 @@ static layout lay_out(const pk_spec *spec) {
     at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
     at.caches = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
     at.tiers = aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
-    at.record = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.measured = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.record = aligned(at.measured + pk__measured_size(spec));
     at.record_size = pk__record_size(spec);
     at.total = aligned(at.record + at.record_size);
     return at;
@@ -108,6 +109,7 @@ static pk_status fold_attention(pk_kernel *kernel, const pk_spec *spec, const pk
         .work_scale = has_scale ? in->prefill.work_scale : 1,
         .mixed_spares_sm_s = spares && !decode_is_less ? prefill_floor_s : 0,
         .mixed_spares_hbm_s = spares && decode_is_less ? decode_floor_s : 0,
+        .read_unit = counts_whole ? 1 : in->read.compress_ratio,
     };
     pk_status status = read_slot(kernel, in->read, &out->read_slot, error);
     return status != PK_OK ? status : window_slot(kernel, in->prefill_window, &out->window_slot, error);
@@ -134,6 +136,8 @@ static void fold_experts(const pk_spec *spec, const pk_experts *in, pk__experts 
         .missed = pk__experts_missed(in->experts, in->top_k),
         .local = in->local,
         .funnel = in->funnel,
+        .experts = in->experts,
+        .top_k = in->top_k,
     };
 }
 
@@ -151,6 +155,7 @@ static pk__collective fold_collective(const pk_spec *spec, const pk_collective *
         .units = in->units,
         .resource = in->on_sm ? PK_SM : link,
         .equals = 1,
+        .ranks = group->width,
     };
 }
 
@@ -272,11 +277,16 @@ pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error
     made->record_at = (uint32_t)at.record;
     made->record_size = (uint32_t)at.record_size;
     pk__record_write(spec, (unsigned char *)made + at.record);
+    if (spec->measured.present) {
+        made->measured_at = (uint32_t)at.measured;
+        pk__fold_measured(spec, (pk__measured *)(void *)((unsigned char *)made + at.measured));
+    }
     status = fold(spec, made, error);
     if (status != PK_OK) {
         pk_kernel_free(made);
         return status;
     }
+    if (made->measured_at != 0) pk__tabulate(made);
     *kernel = made;
     return PK_OK;
 }

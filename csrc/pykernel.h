@@ -473,6 +473,189 @@ typedef struct pk_note {
     const char *value;
 } pk_note;
 
+/* ---- spec: measured laws --------------------------------------------------------------------------------------- */
+
+/* Laws that are fitted to measured kernels, one by one, instead of to aggregates of a layer. Where a spec has them
+ * they price every layer, the head and the host; the laws above then only say which layers read what. In all of them
+ *
+ *   norm(a, b) = (a^p + b^p)^(1/p) with p = exponent / 16, by pk_power
+ *   peak_flops is that of the kernel's number format, B the spec's memory rate, S the SMs
+ *   efficiencies are fractions of peak_flops and B; times are seconds
+ *
+ * and no kernel takes less than its FLOP at peak_flops or its bytes at B. */
+
+/* A GEMM of m rows on a rank's n x k matrix:
+ *   floor + depth * sqrt(k) + per_row * m + norm(arithmetic, weights) + activations, with
+ *   arithmetic   2mnk / (peak * compute) * (1 + k_half / k) * (1 + wave * S * 128^2 / (mn))
+ *   weights      bytes / (B * memory)
+ *   activations  (input_passes * 2mk + output_passes * 2mn) / B */
+typedef struct pk_matrix_law {
+    uint32_t exponent; /* sixteenths, 1 to 256 */
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory; /* in (0, 2] */
+    double k_half, wave, input_passes, output_passes;
+    double floor, depth, per_row;
+} pk_matrix_law;
+
+/* Attention of query rows that read t cached tokens together, over h KV heads of this rank:
+ *   floor + norm(read + arithmetic, rows * (per_row + per_stream * h)), with
+ *   read        bytes / (B * memory) * (1 + occupancy * S / (h * max(rows, t / 256)))
+ *   arithmetic  FLOP / (peak * compute) */
+typedef struct pk_stream_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory, occupancy;
+    double floor, per_row, per_stream;
+} pk_stream_law;
+
+/* Attention of r prefills of t tokens together, over h heads of width d:
+ *   floor + per_stream * r * h + FLOP / (peak * compute) * (1 + head_half / d) * (1 + occupancy * S / tiles) + moved
+ *   tiles  h * max(1, t / 128)
+ *   moved  (query bytes / memory + kv_passes * KV bytes) / B */
+typedef struct pk_tile_law {
+    uint32_t reserved[2];
+    double peak_flops;
+    double compute, memory, occupancy, head_half, kv_passes;
+    double floor, per_stream;
+} pk_tile_law;
+
+/* Routed experts of the busiest rank: t tokens of all ranks, r token-expert pairs of its own, a experts that it reads:
+ *   floor + ramp * t / (t + 16) + norm(arithmetic, weights) + moved, with
+ *   arithmetic  FLOP a pair * (r + padding * a) / (peak * compute) * (1 + width_half / width)
+ *   weights     a * bytes an expert / (B * memory)
+ *   moved       (row_passes * 4r(hidden + width) + slot_passes * 2 * t * top_k * hidden) / B
+ * Experts are not equally popular: popularity is gamma distributed with this shape, so that
+ *   a = local * (1 - (1 + t * top_k / (experts * shape))^-shape), and the busiest rank has `busiest` times its share. */
+typedef struct pk_expert_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory, width_half, padding, row_passes, slot_passes;
+    double floor, ramp;
+} pk_expert_law;
+
+/* A collective over n ranks: norm(floor + per_rank * n, bytes * volume * (n - 1) / n / bytes_per_second). */
+typedef struct pk_link_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double volume; /* crossings of a rank's link by each byte, before (n - 1) / n */
+    double bytes_per_second;
+    double floor, per_rank;
+} pk_link_law;
+
+/* A recurrent mixer: floor + (state_passes * state bytes + token_passes * token bytes) / B + FLOP / (peak * compute). */
+typedef struct pk_mixer_law {
+    uint32_t reserved[2];
+    double peak_flops;
+    double compute, state_passes, token_passes;
+    double floor;
+} pk_mixer_law;
+
+/* One matrix as a rank holds it. */
+typedef struct pk_matrix {
+    uint32_t law; /* index into matrix_laws */
+    int32_t reserved;
+    double n, k, weight_bytes; /* weight_bytes of one weight, its scales included */
+} pk_matrix;
+
+/* What the measured laws ask beside of the attention, scorer, experts or collective of the same index. */
+typedef struct pk_measured_attention {
+    uint32_t decode_law;      /* index into stream_laws */
+    uint32_t prefill_law;     /* index into tile_laws, or into stream_laws where prefill_streams */
+    int32_t prefill_streams;  /* 1 where every query of a prefill gathers the entries it reads, as in a decode */
+    int32_t reserved;
+    double heads, kv_heads, head_dim;
+    double decode_bytes, decode_flops; /* of one token read by one row */
+    double prefill_flops;              /* of one query-key pair */
+    double query_bytes, kv_bytes;      /* of one token of a prefill */
+} pk_measured_attention;
+
+typedef struct pk_measured_scorer {
+    uint32_t law; /* index into stream_laws */
+    int32_t reserved;
+    double flops; /* of one score */
+} pk_measured_scorer;
+
+typedef struct pk_measured_experts {
+    uint32_t law; /* index into expert_laws */
+    int32_t reserved;
+    double hidden, width;
+    double flops_per_row;    /* of one token in one expert of this rank */
+    double bytes_per_expert; /* that this rank holds */
+    double shape, busiest;   /* of the routing, > 0 and >= 1 */
+} pk_measured_experts;
+
+typedef struct pk_measured_collective {
+    uint32_t law; /* index into link_laws */
+    int32_t reserved;
+} pk_measured_collective;
+
+/* What they ask of the layer of the same index. */
+typedef struct pk_measured_layer {
+    uint32_t matrix_first; /* range in matrices */
+    uint32_t matrix_count;
+    uint32_t mixer;         /* 1 when a recurrent mixer runs */
+    uint32_t decode_law;    /* index into mixer_laws, read when mixer */
+    uint32_t prefill_law;   /* index into mixer_laws, read when mixer */
+    uint32_t reserved;
+    double state_bytes; /* of one request */
+    double token_bytes; /* of one token */
+    double token_flops; /* of one token */
+} pk_measured_layer;
+
+/* Host and small-kernel time that no kernel table holds, seconds. */
+typedef struct pk_measured_host {
+    double kernel_scale;       /* of every kernel's time, in (0, 2]: neighbours in a graph overlap their ends */
+    double layer;              /* each layer of a step */
+    double prompt_step;        /* a step that prefills */
+    double prompt_token;       /* each token that it prefills */
+    double unprepared_step;    /* a step that the host could not prepare while the one before ran */
+    double unprepared_request; /* each request of it */
+} pk_measured_host;
+
+/* One captured size of a graph, in tokens. */
+typedef struct pk_capture_size {
+    int64_t tokens;
+} pk_capture_size;
+
+typedef struct pk_measured {
+    const pk_measured_layer *layers;           /* as many as the spec's layers, drafts included */
+    const pk_measured_attention *attentions;   /* as many as the spec's */
+    const pk_measured_scorer *scorers;         /* as many as the spec's */
+    const pk_measured_experts *experts;        /* as many as the spec's */
+    const pk_measured_collective *collectives; /* as many as the spec's */
+    const pk_matrix *matrices;
+    const pk_matrix_law *matrix_laws;
+    const pk_stream_law *stream_laws;
+    const pk_tile_law *tile_laws;
+    const pk_expert_law *expert_laws;
+    const pk_link_law *link_laws;
+    const pk_mixer_law *mixer_laws;
+    const pk_capture_size *capture_sizes; /* ascending; a graph runs the smallest that holds its tokens */
+    uint32_t layer_count;
+    uint32_t attention_count;
+    uint32_t scorer_count;
+    uint32_t experts_count;
+    uint32_t collective_count;
+    uint32_t matrix_count;
+    uint32_t matrix_law_count;
+    uint32_t stream_law_count;
+    uint32_t tile_law_count;
+    uint32_t expert_law_count;
+    uint32_t link_law_count;
+    uint32_t mixer_law_count;
+    uint32_t capture_size_count;
+    uint32_t present;        /* 1 = these laws price, 0 = there are none */
+    uint32_t head_matrix;    /* index into matrices, read where the spec has a head */
+    uint32_t gather_law;     /* index into link_laws, read where the head gathers */
+    double bytes_per_second; /* B: of the part's memory, not derated */
+    pk_measured_host host;
+} pk_measured;
+
+/* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
+
 /* Everything a kernel's answers depend on but their arguments. Arrays are a pointer and a count; NULL with count 0. */
 typedef struct pk_spec {
     uint32_t struct_size;
@@ -525,6 +708,8 @@ typedef struct pk_spec {
     uint32_t origin_count;
     uint32_t override_count;
     uint32_t note_count;
+
+    pk_measured measured; /* read where its `present` is 1; the laws above price everything otherwise */
 } pk_spec;
 
 #ifndef PK_CDEF
@@ -993,6 +1178,17 @@ PK_API PK_PURE int64_t pk_read_entries(const pk_read_law *law, int64_t context);
 
 /* Of `tokens` dealt to `ranks` ranks in turns of `interleave`, those of the fullest rank. */
 PK_API PK_PURE int64_t pk_decode_shard(int64_t tokens, int32_t ranks, int32_t interleave);
+
+/* base^exponent for base > 0, held between 0 and 2^1023; 0 for base <= 0. The same bits on every platform; its relative
+ * error is below 1e-15 * (1 + |exponent * log2(base)|). */
+PK_API PK_PURE double pk_power(double base, double exponent);
+
+/* Seconds of one kernel under its measured law, before the roofline and the host's scale are applied. */
+PK_API PK_PURE double pk_matrix_seconds(const pk_matrix_law *law, double bytes_per_second, double sms, double m, double n,
+                                        double k, double weight_bytes);
+PK_API PK_PURE double pk_stream_seconds(const pk_stream_law *law, double bytes_per_second, double sms, double rows,
+                                        double tokens, double kv_heads, double bytes, double flops);
+PK_API PK_PURE double pk_link_seconds(const pk_link_law *law, double ranks, double bytes);
 
 /* Expected number of the `local` experts that `tokens` tokens touch, each visiting top_k of `experts` at random. */
 PK_API PK_PURE double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_t local);

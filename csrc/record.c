@@ -33,7 +33,20 @@ enum {
     ORIGINS = 13,
     OVERRIDES = 14,
     NOTES = 15,
-    SECTION_COUNT = 16
+    MEASURED_LAYERS = 16,
+    MEASURED_ATTENTIONS = 17,
+    MEASURED_SCORERS = 18,
+    MEASURED_EXPERTS = 19,
+    MEASURED_COLLECTIVES = 20,
+    MEASURED_MATRICES = 21,
+    MEASURED_MATRIX_LAWS = 22,
+    MEASURED_STREAM_LAWS = 23,
+    MEASURED_TILE_LAWS = 24,
+    MEASURED_EXPERT_LAWS = 25,
+    MEASURED_LINK_LAWS = 26,
+    MEASURED_MIXER_LAWS = 27,
+    MEASURED_CAPTURE_SIZES = 28,
+    SECTION_COUNT = 29
 };
 
 typedef struct field {
@@ -125,6 +138,16 @@ static const field fields[] = {
     FIELD(SPEC, pk_spec, resolution.sequence_parallel_moe),
     FIELD_TEXT(SPEC, pk_spec, resolution.all_reduce_backend),
     FIELD(SPEC, pk_spec, draft_layer_count),
+    FIELD(SPEC, pk_spec, measured.present),
+    FIELD(SPEC, pk_spec, measured.head_matrix),
+    FIELD(SPEC, pk_spec, measured.gather_law),
+    FIELD(SPEC, pk_spec, measured.bytes_per_second),
+    FIELD(SPEC, pk_spec, measured.host.kernel_scale),
+    FIELD(SPEC, pk_spec, measured.host.layer),
+    FIELD(SPEC, pk_spec, measured.host.prompt_step),
+    FIELD(SPEC, pk_spec, measured.host.prompt_token),
+    FIELD(SPEC, pk_spec, measured.host.unprepared_step),
+    FIELD(SPEC, pk_spec, measured.host.unprepared_request),
 
     FIELD(LAYERS, pk_layer, count),
     FIELD(LAYERS, pk_layer, attention_first),
@@ -228,13 +251,121 @@ static const field fields[] = {
 
     FIELD_TEXT(NOTES, pk_note, key),
     FIELD_TEXT(NOTES, pk_note, value),
+
+    FIELD(MEASURED_LAYERS, pk_measured_layer, matrix_first),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, matrix_count),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, mixer),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, decode_law),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, prefill_law),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, reserved),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, state_bytes),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, token_bytes),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, token_flops),
+
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_law),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_law),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_streams),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, reserved),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, heads),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, kv_heads),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, head_dim),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_bytes),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_flops),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_flops),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, query_bytes),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, kv_bytes),
+
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, law),
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, reserved),
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, flops),
+
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, law),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, reserved),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, hidden),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, width),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, flops_per_row),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, bytes_per_expert),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, shape),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, busiest),
+
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, law),
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, reserved),
+
+    FIELD(MEASURED_MATRICES, pk_matrix, law),
+    FIELD(MEASURED_MATRICES, pk_matrix, reserved),
+    FIELD(MEASURED_MATRICES, pk_matrix, n),
+    FIELD(MEASURED_MATRICES, pk_matrix, k),
+    FIELD(MEASURED_MATRICES, pk_matrix, weight_bytes),
+
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, exponent),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, reserved),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, peak_flops),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, compute),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, memory),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, k_half),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, wave),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, input_passes),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, output_passes),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, floor),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, depth),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, per_row),
+
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, exponent),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, reserved),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, peak_flops),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, compute),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, memory),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, occupancy),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, floor),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_row),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_stream),
+
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved[0]),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved[1]),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, peak_flops),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, compute),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, memory),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, occupancy),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, head_half),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, kv_passes),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, floor),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, per_stream),
+
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, exponent),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, reserved),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, peak_flops),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, compute),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, memory),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, width_half),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, padding),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, row_passes),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, slot_passes),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, floor),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, ramp),
+
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, exponent),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, reserved),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, volume),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, bytes_per_second),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, floor),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, per_rank),
+
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[0]),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[1]),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, peak_flops),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, compute),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, state_passes),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, token_passes),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, floor),
+
+    FIELD(MEASURED_CAPTURE_SIZES, pk_capture_size, tokens),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 /* An array of the spec: where its pointer and its count lie. `also_at` is a count that lies behind it, or 0. */
 typedef struct array_row {
     uint32_t section, element_size, pointer_at, count_at, also_at;
-    char name[20];
+    char name[28];
 } array_row;
 
 #define ARRAY(section, type, pointer, count)                                                                          \
@@ -255,6 +386,19 @@ static const array_row arrays[] = {
     ARRAY(ORIGINS, pk_origin, origins, origin_count),
     ARRAY(OVERRIDES, pk_override, overrides, override_count),
     ARRAY(NOTES, pk_note, notes, note_count),
+    ARRAY(MEASURED_LAYERS, pk_measured_layer, measured.layers, measured.layer_count),
+    ARRAY(MEASURED_ATTENTIONS, pk_measured_attention, measured.attentions, measured.attention_count),
+    ARRAY(MEASURED_SCORERS, pk_measured_scorer, measured.scorers, measured.scorer_count),
+    ARRAY(MEASURED_EXPERTS, pk_measured_experts, measured.experts, measured.experts_count),
+    ARRAY(MEASURED_COLLECTIVES, pk_measured_collective, measured.collectives, measured.collective_count),
+    ARRAY(MEASURED_MATRICES, pk_matrix, measured.matrices, measured.matrix_count),
+    ARRAY(MEASURED_MATRIX_LAWS, pk_matrix_law, measured.matrix_laws, measured.matrix_law_count),
+    ARRAY(MEASURED_STREAM_LAWS, pk_stream_law, measured.stream_laws, measured.stream_law_count),
+    ARRAY(MEASURED_TILE_LAWS, pk_tile_law, measured.tile_laws, measured.tile_law_count),
+    ARRAY(MEASURED_EXPERT_LAWS, pk_expert_law, measured.expert_laws, measured.expert_law_count),
+    ARRAY(MEASURED_LINK_LAWS, pk_link_law, measured.link_laws, measured.link_law_count),
+    ARRAY(MEASURED_MIXER_LAWS, pk_mixer_law, measured.mixer_laws, measured.mixer_law_count),
+    ARRAY(MEASURED_CAPTURE_SIZES, pk_capture_size, measured.capture_sizes, measured.capture_size_count),
 };
 enum { ARRAY_COUNT = sizeof arrays / sizeof arrays[0] };
 
@@ -333,7 +477,7 @@ static size_t texts_of_element(uint32_t section, const unsigned char *element) {
     return bytes;
 }
 
-static bool has_text(uint32_t section) { return section == SPEC || section >= ORIGINS; }
+static bool has_text(uint32_t section) { return section == SPEC || (section >= ORIGINS && section <= NOTES); }
 
 static size_t text_bytes(const pk_spec *spec) {
     size_t bytes = texts_of_element(SPEC, (const unsigned char *)spec);
@@ -418,7 +562,7 @@ typedef struct section {
 } section;
 
 static pk_status malformed(pk_error *error, const char *name, const char *problem) {
-    char where[40] = "image.";
+    char where[48] = "image.";
     strcat(where, name);
     return pk__fail(error, PK_IMAGE_LAYOUT, where, "%s %s", where, problem);
 }

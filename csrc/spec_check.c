@@ -392,5 +392,6 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
         check_group(&check, &spec->groups[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->cache_count; i++) check_cache(&check, &spec->caches[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->tier_count; i++) check_tier(&check, spec->tiers, i);
+    if (check.status == PK_OK && spec->measured.present != 0) return pk__check_measured(spec, error);
     return check.status;
 }

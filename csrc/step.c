@@ -58,6 +58,7 @@ double pk__head_flop_seconds(const pk__step *step, double rows) {
 
 PK__INLINE double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
     const pk__head *head = &step->kernel->head;
+    if (step->kernel->measured_at != 0) return pk__price_measured_head(step, rows, total);
     if (!head->present || rows == 0) return 0;
     pk__charge charge = {{0}};
     charge.seconds[PK_SM] = pk__head_flop_seconds(step, (double)rows);
@@ -71,6 +72,7 @@ PK__INLINE double price_head(const pk__step *step, int64_t rows, pk__charge *tot
 PK__INLINE double price_layers(uint32_t first, uint32_t count, const pk__step *step, bool gathers, pk__charge *total) {
     const pk__layer *layers = pk__layers(step->kernel) + first;
     double overlap_s = 0;
+    if (step->kernel->measured_at != 0) return pk__price_measured_layers(layers, count, step, total);
     for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, gathers, total);
     return overlap_s;
 }
@@ -160,7 +162,8 @@ PK__INLINE void busy_step(const pk__charge *total, double overlap_s, int64_t hos
 }
 
 void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
-    int64_t graph_ns = pk__graph_ns(kernel, sums);
+    bool measured = kernel->measured_at != 0;
+    int64_t graph_ns = measured ? pk__measured_host_ns(kernel, sums) : pk__graph_ns(kernel, sums);
     if (sums->scheduled + sums->pad_tokens == 0) {
         idle_step(graph_ns, estimate);
         return;
@@ -175,7 +178,7 @@ void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *s
         overlap_s = price_layers(0, kernel->layer_count, &step, false, &total);
     overlap_s += price_head(&step, pk__head_rows(&step), &total);
     if (kernel->draft_passes > 0) overlap_s += price_drafts(&step, &total);
-    busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
+    busy_step(&total, overlap_s, pk__add(graph_ns, measured ? 0 : kernel->dispatch_ns), estimate);
 }
 
 pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {

@@ -56,8 +56,8 @@ class Kernel(CostModel):
 
     def __init__(self, inputs: Inputs, *, switches: LawSwitches = NEWEST) -> None:
         try:
-            resolved = resolve(inputs)
-            spec = Spec(make_plan(inputs.model, resolved, switches), resolved, switches, _names(inputs))
+            build = _measured if switches.measured else _plain
+            spec = build(inputs, switches)
         except OverflowError as error:
             # Documents hold any 64-bit integer and any finite number; the core counts heads and the like in 32 bits.
             raise RefusedError(f"a number of the documents is larger than can be priced: {error}") from None
@@ -293,6 +293,17 @@ class Kernel(CostModel):
 
     def prefill_context_parallel_width(self) -> int:
         return int(lib.pk_prefill_context_ranks(self._handle))
+
+
+def _plain(inputs: Inputs, switches: LawSwitches) -> Spec:
+    resolved = resolve(inputs)
+    return Spec(make_plan(inputs.model, resolved, switches), resolved, switches, _names(inputs))
+
+
+def _measured(inputs: Inputs, switches: LawSwitches) -> Spec:
+    from pykernel.measured.flattening import measured_spec
+
+    return measured_spec(inputs, switches, _names(inputs))
 
 
 _GRAPH_MODES = {lib.PK_GRAPH_NONE: "NONE", lib.PK_GRAPH_PIECEWISE: "PIECEWISE", lib.PK_GRAPH_FULL: "FULL"}

@@ -10,11 +10,12 @@ from pykernel.documents import Inputs
 from pykernel.errors import ArgumentError
 from pykernel.interface import CostModel
 from pykernel.kernel import Kernel
-from pykernel.switches import NEWEST, REFERENCE
+from pykernel.switches import CALIBRATED, NEWEST, REFERENCE
 
 MODELS: dict[str, Callable[[Inputs], CostModel]] = {
     "blis": lambda inputs: Kernel(inputs, switches=NEWEST),
     "blis-reference": lambda inputs: Kernel(inputs, switches=REFERENCE),
+    "calibrated": lambda inputs: Kernel(inputs, switches=CALIBRATED),
 }
 
 

@@ -28,6 +28,7 @@ SUBCOMMANDS = {
     "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
     "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
+    "fit": ("pykernel.cli.fit", "fit the laws of the model calibrated to tables of measured kernels"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
 

@@ -17,7 +17,7 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 
 SCORE_ROWS ?= benchmarks/accuracy/measured.csv
 
-.PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake c-warnings sanitize
+.PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
 .PHONY: prerequisites rebuild clean
 
 demo: $(VENV)/created
@@ -101,6 +101,16 @@ cmake:
 	cmake -S tests/embed/consumer -B build/consumer -DCMAKE_PREFIX_PATH=$(CURDIR)/build/prefix
 	cmake --build build/consumer
 	ctest --test-dir build/consumer --output-on-failure
+
+# Looks for inputs that break a promise of the header; what it finds goes to tests/fuzz/corpus, which the tests replay.
+# Needs Debian's clang with libclang-rt-14-dev.
+FUZZ_SECONDS ?= 60
+fuzz:
+	for target in image spec batch; do mkdir -p build/fuzz/$$target && \
+	  clang $(CFLAGS_SHARED) -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Icsrc -Itests/c \
+	    tests/fuzz/fuzz_$$target.c $(C_SOURCES) -o build/fuzz/fuzz_$$target && \
+	  build/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) build/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \
+	done
 
 # The core without Python: every source, the header alone, twice, and from C++.
 c-warnings:

@@ -714,7 +714,12 @@ typedef struct pk_spec {
 
 #ifndef PK_CDEF
 #ifdef __cplusplus
-#define PK_SPEC_INIT {sizeof(pk_spec)}
+static inline pk_spec pk_spec_init(void) {
+    pk_spec spec = {};
+    spec.struct_size = sizeof spec;
+    return spec;
+}
+#define PK_SPEC_INIT pk_spec_init()
 #else
 #define PK_SPEC_INIT {.struct_size = sizeof(pk_spec)}
 #endif
@@ -933,6 +938,7 @@ PK_API pk_status pk_batch_state_set(pk_batch_state *state, int64_t id, int64_t s
 PK_API pk_status pk_batch_state_get(const pk_batch_state *state, int64_t id, int64_t *scheduled, int64_t *computed,
                                     pk_error *error);
 
+/* Ends a request; a later one may get its id. */
 PK_API pk_status pk_batch_state_remove(pk_batch_state *state, int64_t id, pk_error *error);
 
 /* Every request computes what it schedules, `steps` times. */
@@ -1213,7 +1219,7 @@ PK_API PK_PURE double pk_span_factor(const pk_group *group, uint32_t span, doubl
  * A model in a shared library is found by one symbol, pk_model_open: of the type pk_model_open_function, it fills in a
  * table that was set with PK_MODEL_INIT. `base` is a complete model of the deployment to price, which lives as long as
  * the new one, or NULL when there is none; fail with PK_MODEL where it is needed. No function of this library need be
- * linked: base has them all. docs/simulator.md shows a model and its use. */
+ * linked: base has them all. docs/embed.md shows a model and its use. */
 typedef struct pk_model {
     uint32_t struct_size;
     uint32_t flags;
@@ -1259,7 +1265,12 @@ typedef struct pk_model {
 
 #ifndef PK_CDEF
 #ifdef __cplusplus
-#define PK_MODEL_INIT {sizeof(pk_model)}
+static inline pk_model pk_model_init(void) {
+    pk_model model = {};
+    model.struct_size = sizeof model;
+    return model;
+}
+#define PK_MODEL_INIT pk_model_init()
 #else
 #define PK_MODEL_INIT {.struct_size = sizeof(pk_model)}
 #endif

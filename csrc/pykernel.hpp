@@ -238,6 +238,38 @@ class Kernel {
     std::unique_ptr<pk_kernel, Free> kernel_;
 };
 
+/* A cost model of any make (experimental): that of a kernel, or one that `open` makes, as pk_model_open of a shared
+ * library does. What it is based on must outlive it. Beside step_time, ask it with pk_model_* and get(). */
+class Model {
+  public:
+    explicit Model(const Kernel &kernel) {
+        detail::Call call;
+        call.check(pk_model_of_kernel(kernel.get(), &model_, &call.error));
+    }
+    explicit Model(pk_model_open_function open, const pk_model *base = nullptr) {
+        detail::Call call;
+        call.check(open(base, &model_, &call.error));
+        pk_status status = pk_model_check(&model_, &call.error);
+        if (status != PK_OK) pk_model_close(&model_);
+        call.check(status);
+    }
+    Model(const Model &) = delete;
+    Model &operator=(const Model &) = delete;
+    ~Model() { pk_model_close(&model_); }
+
+    const pk_model *get() const noexcept { return &model_; }
+    pk_estimate step_time(const pk_batch &batch) const {
+        pk_estimate estimate = PK_ESTIMATE_INIT;
+        detail::Call call;
+        call.check(pk_model_step_time(&model_, &batch, &estimate, &call.error));
+        return estimate;
+    }
+    pk_estimate step_time(const Batch &batch) const { return step_time(batch.c()); }
+
+  private:
+    pk_model model_ = PK_MODEL_INIT;
+};
+
 } // namespace pykernel
 
 #endif /* PYKERNEL_HPP */

@@ -68,6 +68,11 @@ def test_a_header_stands_alone_and_may_be_included_twice_and_from_two_sources(he
         suffix = "c" if compiler == "cc" else "cpp"
         sources = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
         use = "(void)pk_check_model(0, 0, 0, 0);" if header == "pk_check.h" else "(void)pk_version();"
+        structs = re.findall(r"#define PK_(\w+)_INIT ", (CLIB / "include" / "pykernel.h").read_text(encoding="utf-8"))
+        use += "".join(
+            f" pk_{name.lower()} a_{name} = PK_{name}_INIT; if (a_{name}.struct_size == 0) return 1;"
+            for name in set(structs)
+        )
         for source in sources:
             function = f"int {source.stem}(void)"
             body = f"#include <{header}>\n#include <{header}>\n{function};\n{function} {{ {use} return 0; }}\n"
@@ -226,8 +231,19 @@ PRICES_CPP = r"""
 #include <pykernel.hpp>
 #include <cstdio>
 #include <fstream>
+static pk_status open_based(const pk_model *base, pk_model *model, pk_error *) {
+    model->base = base;
+    return PK_OK;
+}
 int main(int, char **argv) {
     pykernel::Kernel kernel = pykernel::Kernel::load_file(argv[1]);
+    pykernel::Model model(kernel), based(open_based, model.get());
+    try {
+        pykernel::Model alone(open_based);
+        return 1;
+    } catch (const pykernel::Error &error) {
+        if (error.status() != PK_MODEL || error.field() != "step_time") return 1;
+    }
     std::ifstream file(argv[2], std::ios::binary);
     std::int64_t head[4];
     while (file.read(reinterpret_cast<char *>(head), sizeof head)) {
@@ -239,7 +255,7 @@ int main(int, char **argv) {
         batch.sm_budget = head[2];
         batch.pad_tokens = head[3];
         for (std::size_t i = 0; i < scheduled.size(); i++) batch.add(scheduled[i], computed[i]);
-        pk_estimate estimate = kernel.step_time(batch);
+        pk_estimate estimate = batch.size() % 2 == 0 ? kernel.step_time(batch) : based.step_time(batch);
         std::fwrite(&estimate.overlap_ns, 8, 2 + PK_RESOURCE_COUNT, stdout);
         std::fwrite(&estimate.bottleneck, 4, 1, stdout);
     }

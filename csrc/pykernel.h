@@ -933,6 +933,7 @@ PK_API pk_status pk_batch_state_set(pk_batch_state *state, int64_t id, int64_t s
 PK_API pk_status pk_batch_state_get(const pk_batch_state *state, int64_t id, int64_t *scheduled, int64_t *computed,
                                     pk_error *error);
 
+/* Takes a request out. */
 PK_API pk_status pk_batch_state_remove(pk_batch_state *state, int64_t id, pk_error *error);
 
 /* Every request computes what it schedules, `steps` times. */

@@ -25,7 +25,7 @@ def describe() -> str:
     typedefs, _, _ = ffi.list_types()
     for name in sorted(name for name in typedefs if name.startswith("pk_")):
         kind = ffi.typeof(name)
-        if name == "pk_kernel" or kind.kind != "struct":
+        if name in ("pk_kernel", "pk_batch_state") or kind.kind != "struct":  # those two are opaque
             continue
         lines.append(f"struct {name} {ffi.sizeof(name)}")
         lines += [f"    {member} {field.offset} {field.type.cname}" for member, field in kind.fields]

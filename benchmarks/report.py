@@ -27,6 +27,16 @@ is what a call takes when nothing else disturbs it; a busy machine still moves t
 limits that a change is held to are instruction counts and ratios of one run.
 """
 
+BESIDE = """\
+## Beside aiconfigurator-core
+
+{steps} random steps for each row, tensor-parallel over {width}. The peer interpolates tables of measured operations, so
+it answers a different question with different means; what is compared is what a simulator waits for. *New* is a step
+that the peer has not seen, the median over all; *again* one that was asked for just before. `into` is `step_time_into`
+on prepared batches, new ones being the mean of the best of ten passes, since it keeps no answers; `core` is an entry of
+`step_time_many`.
+"""
+
 
 def machine() -> str:
     """What the figures were measured on."""
@@ -95,14 +105,7 @@ def main() -> None:
     print(core_table(core_ns))
     print("## From Python\n\nOn deepseek-v3; c is a bare cffi call and the core's time of the same step.\n")
     print(python_table(core_ns))
-    print(
-        "## Beside aiconfigurator-core\n\n"
-        f"{peers.STEPS} random steps for each row, tensor-parallel over {peers.TENSOR_PARALLEL}. The peer interpolates "
-        "tables of measured operations, so it\nanswers a different question with different means; what is compared is "
-        "what a simulator waits for. *New* is the mean\nover a pass through all steps, each new to the "
-        "estimator; *again* the median of a step asked for a second time in a row.\n`into` is `step_time_into` on "
-        "prepared batches, the best of ten passes, since it keeps no answers; `core` an entry of\n`step_time_many`.\n"
-    )
+    print(BESIDE.format(steps=peers.STEPS, width=peers.TENSOR_PARALLEL))
     print(peer_table(), end="")
 
 

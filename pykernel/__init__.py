@@ -169,19 +169,36 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "__version__"})
 
 
-def open(scenario: str | PathLike[str], repos: Repos | None = None, *, model: str = "blis") -> CostModel:
+def open(
+    scenario: str | PathLike[str],
+    repos: Repos | None = None,
+    *,
+    model: str = "blis",
+    cache: str | PathLike[str] | None = None,
+) -> CostModel:
     """The cost model of a scenario's first pool.
 
     `scenario` is a path, else a name in `repos`, else the name of a bundled scenario; ".yaml" may be left out.
-    `model` names the cost model. Raises `DocumentError` or `RefusedError` with what is at fault.
+    `model` names the cost model. `cache` is a folder for images of kernels: what was opened once is loaded from there
+    while every file that it was made from holds the same bytes. Raises `DocumentError` or `RefusedError` with what is
+    at fault.
     """
-    return open_pool(scenario, 0, repos, model=model)
+    return open_pool(scenario, 0, repos, model=model, cache=cache)
 
 
 def open_pool(
-    scenario: str | PathLike[str], index: int, repos: Repos | None = None, *, model: str = "blis"
+    scenario: str | PathLike[str],
+    index: int,
+    repos: Repos | None = None,
+    *,
+    model: str = "blis",
+    cache: str | PathLike[str] | None = None,
 ) -> CostModel:
     """The cost model of one pool of a scenario, counted from 0; otherwise as `open`."""
+    if cache is not None:
+        from pykernel.image_cache import open_cached
+
+        return open_cached(scenario, index, repos, model, cache)
     from pykernel.documents import open_inputs
     from pykernel.models import new
 

@@ -107,7 +107,12 @@ def rules(engine_version: str, directory: str | os.PathLike[str] | None = None) 
     known = versions(directory)
     if engine_version not in known:
         raise DocumentError([unknown_version(engine_version, "error", directory)])
-    return load(_directory(directory) / f"{engine_version}.yaml")
+    return load(pack_file(engine_version, directory))
+
+
+def pack_file(engine_version: str, directory: str | os.PathLike[str] | None = None) -> Path:
+    """Where the pack of a release is."""
+    return _directory(directory) / f"{engine_version}.yaml"
 
 
 def load(path: str | os.PathLike[str]) -> Rules:

@@ -193,7 +193,6 @@ static inline bool all_decode(const int64_t *scheduled, int64_t threshold) {
 
 /* Corrects sums in which every request counts as a decode. Prefills are few, so blocks of decodes are skipped. */
 static void set_apart(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums) {
-    sums->pairs4[0] = 0;
     for (uint32_t slot = 1; slot < kernel->window_count; slot++) sums->pairs4[slot] = 0;
     for (int64_t i = 0; i < batch->count;) {
         int64_t end = pk__min(i + BLOCK, batch->count);
@@ -229,7 +228,7 @@ pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sum
     sums->attending = batch->count;
     sums->any_computed = found.any_computed != 0;
     sums->uniform_decode = ((found.any_scheduled ^ width) | (found.every_scheduled ^ width)) == 0 || batch->count == 0;
-    sums->prefills = sums->prefill_tokens = 0;
+    sums->prefills = sums->prefill_tokens = sums->pairs4[0] = 0;
     for (uint32_t slot = 1; slot < kernel->read_count; slot++)
         sums->reads[slot] = sum_entries(batch, kernel, kernel->reads[slot]);
     if (found.any_scheduled > (uint64_t)batch->decode_threshold || found.every_scheduled == 0)

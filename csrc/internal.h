@@ -231,7 +231,7 @@ typedef struct pk__sums {
     bool any_computed;       /* whether any request has computed tokens */
     bool uniform_decode;     /* takes the uniform column of the graph modes; an empty list does */
     int64_t reads[PK_MAX_READS];   /* entries that decodes read, by read law */
-    int64_t pairs4[PK_MAX_READS];  /* query-key pairs of prefills times four, by window; not set without prefills */
+    int64_t pairs4[PK_MAX_READS];  /* of prefills, times four, by window; without prefills only slot 0 is set */
 } pk__sums;
 
 /* Checks a batch and sums it up. */

@@ -58,7 +58,6 @@ double pk__head_flop_seconds(const pk__step *step, double rows) {
 
 PK__INLINE double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
     const pk__head *head = &step->kernel->head;
-    if (step->kernel->measured_at != 0) return pk__price_measured_head(step, rows, total);
     if (!head->present || rows == 0) return 0;
     pk__charge charge = {{0}};
     charge.seconds[PK_SM] = pk__head_flop_seconds(step, (double)rows);
@@ -72,13 +71,19 @@ PK__INLINE double price_head(const pk__step *step, int64_t rows, pk__charge *tot
 PK__INLINE double price_layers(uint32_t first, uint32_t count, const pk__step *step, bool gathers, pk__charge *total) {
     const pk__layer *layers = pk__layers(step->kernel) + first;
     double overlap_s = 0;
-    if (step->kernel->measured_at != 0) return pk__price_measured_layers(layers, count, step, total);
     for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, gathers, total);
     return overlap_s;
 }
 
+/* The same for steps and kernels of every kind. */
 PK__APART double price_any_layers(uint32_t first, uint32_t count, const pk__step *step, pk__charge *total) {
-    return price_layers(first, count, step, true, total);
+    if (step->kernel->measured_at == 0) return price_layers(first, count, step, true, total);
+    return pk__price_measured_layers(pk__layers(step->kernel) + first, count, step, total);
+}
+
+PK__APART double price_any_head(const pk__step *step, int64_t rows, pk__charge *total) {
+    if (step->kernel->measured_at == 0) return price_head(step, rows, total);
+    return pk__price_measured_head(step, rows, total);
 }
 
 /* The speculator's passes run one after another: the first over the step's own tokens, to fill its cache, the others
@@ -101,7 +106,7 @@ PK__APART double price_drafts(const pk__step *first, pk__charge *total) {
         pk__step step;
         pk__draft_step(first, pass, &sums, &step);
         if (step.tokens > 0) overlap_s += price_any_layers(behind, count, &step, total);
-        overlap_s += price_head(&step, step.sums->attending, total);
+        overlap_s += price_any_head(&step, step.sums->attending, total);
     }
     return overlap_s;
 }
@@ -161,9 +166,29 @@ PK__INLINE void busy_step(const pk__charge *total, double overlap_s, int64_t hos
     estimate->overlap_ns = pk__min((int64_t)(overlap_s * 1e9) + host_ns, no_overlap_ns);
 }
 
+/* A kernel of measured laws. */
+PK__APART void price_measured(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums,
+                              pk_estimate *estimate) {
+    int64_t host_ns = pk__measured_host_ns(kernel, sums);
+    if (sums->scheduled + sums->pad_tokens == 0) {
+        idle_step(host_ns, estimate);
+        return;
+    }
+    pk__step step;
+    pk__step_of(kernel, batch, sums, &step);
+    pk__charge total = {{0}};
+    double overlap_s = price_any_layers(0, kernel->layer_count, &step, &total);
+    overlap_s += price_any_head(&step, pk__head_rows(&step), &total);
+    if (kernel->draft_passes > 0) overlap_s += price_drafts(&step, &total);
+    busy_step(&total, overlap_s, host_ns, estimate);
+}
+
 void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
-    bool measured = kernel->measured_at != 0;
-    int64_t graph_ns = measured ? pk__measured_host_ns(kernel, sums) : pk__graph_ns(kernel, sums);
+    if (kernel->measured_at != 0) {
+        price_measured(kernel, batch, sums, estimate);
+        return;
+    }
+    int64_t graph_ns = pk__graph_ns(kernel, sums);
     if (sums->scheduled + sums->pad_tokens == 0) {
         idle_step(graph_ns, estimate);
         return;
@@ -178,7 +203,7 @@ void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *s
         overlap_s = price_layers(0, kernel->layer_count, &step, false, &total);
     overlap_s += price_head(&step, pk__head_rows(&step), &total);
     if (kernel->draft_passes > 0) overlap_s += price_drafts(&step, &total);
-    busy_step(&total, overlap_s, pk__add(graph_ns, measured ? 0 : kernel->dispatch_ns), estimate);
+    busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
 }
 
 pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {

@@ -14,7 +14,7 @@ C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.txt csrc/binding/*)
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint bench cdef c-warnings sanitize prerequisites rebuild clean
+.PHONY: demo test slow lint bench configs cdef c-warnings sanitize prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -34,6 +34,11 @@ lint: $(VENV)/developed
 
 bench: $(VENV)/developed
 	$(VENV)/bin/pytest --benchmark-enable --benchmark-only
+
+# Every config of a package that ships many, of which only the data is read.
+configs: $(VENV)/developed
+	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
+	$(VENV)/bin/pytest tests/derive/test_published_configs.py
 
 rebuild:
 

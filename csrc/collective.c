@@ -1,6 +1,8 @@
 /* Collectives: latency and bandwidth of one launch, and what leaving the node adds. */
 #include "internal.h"
 
+#include <math.h>
+
 double pk_collective_seconds(const pk_collective_law *law, double bytes) {
     double floor_s = pk__seconds(law->floor_ns);
     if (!(bytes > 0)) return floor_s;
@@ -17,7 +19,8 @@ static double slowed(double ratio, int32_t crossing, int32_t hops) {
 
 double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio) {
     int32_t width = group->width, per_node = group->per_node;
-    if (!group->crosses_nodes || width <= per_node || !(link_ratio > 1)) return 1;
+    bool slower = link_ratio > 1 && isfinite(link_ratio);
+    if (!group->crosses_nodes || width <= per_node || !slower) return 1;
     if (span == PK_SPAN_ALL_TO_ALL) return slowed(link_ratio, width - per_node, width - 1);
     /* A ring that does not divide into whole nodes is as slow as its slowest link throughout. */
     if (width % per_node != 0) return link_ratio;

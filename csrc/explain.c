@@ -155,8 +155,10 @@ static void explain_host(const pk_kernel *kernel, const pk__sums *sums, bool idl
     out->part = PK_PART_HOST;
     out->times = 1;
     out->pass = 0;
-    emit(out, (pk_term){
-                  .kind = PK_TERM_GRAPH, .resource = PK_HOST, .seconds = pk__seconds(pk__graph_ns(kernel, sums))});
+    emit(out, (pk_term){.kind = PK_TERM_GRAPH,
+                        .resource = PK_HOST,
+                        .index = pk__graph_mode(kernel, sums),
+                        .seconds = pk__seconds(pk__graph_ns(kernel, sums))});
     if (!idle)
         emit(out, (pk_term){
                       .kind = PK_TERM_DISPATCH, .resource = PK_HOST, .seconds = pk__seconds(kernel->dispatch_ns)});

@@ -226,6 +226,8 @@ typedef struct pk__traffic {
 } pk__traffic;
 pk__traffic pk__collective_traffic(const pk__collective *collective, const pk__step *step);
 void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge);
+/* The pk_graph_mode that a step runs in. */
+int32_t pk__graph_mode(const pk_kernel *kernel, const pk__sums *sums);
 int64_t pk__graph_ns(const pk_kernel *kernel, const pk__sums *sums);
 
 /* The step that the speculator's pass `pass` runs after `first`; its sums are kept in *sums. */

@@ -577,7 +577,7 @@ typedef struct pk_term {
     int32_t part;       /* index into layers, or PK_PART_* */
     int32_t kind;       /* pk_term_kind */
     int32_t resource;   /* pk_resource it is charged to */
-    int32_t index;      /* into attentions, scorers, experts or collectives */
+    int32_t index;      /* into attentions, scorers, experts or collectives; of PK_TERM_GRAPH the pk_graph_mode */
     int32_t draft_pass; /* 0 = the step, 1, 2, ... = the speculator's passes */
     int32_t launches;   /* of a collective's law */
     double times;       /* layers of this kind */

@@ -15,6 +15,7 @@ from os import PathLike
 
 from pykernel._status import library_version
 from pykernel.batch import Batch
+from pykernel.derive import ParameterInventory, derive, parameter_inventory
 from pykernel.documents import Inputs, Repos, Rules, load_bundle, open_inputs
 from pykernel.documents.rules import rules
 from pykernel.errors import (
@@ -28,6 +29,7 @@ from pykernel.errors import (
     RefusedError,
 )
 from pykernel.explain import Explanation, Term
+from pykernel.from_config import inputs_from_config, inputs_from_graph
 from pykernel.interface import (
     RESOURCES,
     CoefficientOrigin,
@@ -47,6 +49,7 @@ from pykernel.interface import (
 from pykernel.kernel import Kernel
 from pykernel.models import new
 from pykernel.resolve import ENGINE_BEHAVIOUR_COMMIT, ENGINE_BEHAVIOUR_VERSION, KERNEL_ASSUMPTION_SET
+from pykernel.summary import ModelSummary, summarize
 from pykernel.switches import LawSwitches
 
 __version__ = library_version()
@@ -72,7 +75,9 @@ __all__ = [
     "LawSwitches",
     "LinkUse",
     "MemoryBreakdown",
+    "ModelSummary",
     "Override",
+    "ParameterInventory",
     "Placement",
     "PluginError",
     "Problem",
@@ -85,12 +90,17 @@ __all__ = [
     "StepEstimate",
     "Term",
     "TransferDemand",
+    "derive",
+    "inputs_from_config",
+    "inputs_from_graph",
     "load_bundle",
     "new",
     "open",
     "open_inputs",
     "open_pool",
+    "parameter_inventory",
     "rules",
+    "summarize",
 ]
 
 

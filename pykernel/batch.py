@@ -80,14 +80,16 @@ class Batch:
         if len(lengths) > 1:
             named = ", ".join(f"{field} {len(column)}" for field, column in zip(_FIELDS, columns, strict=False))
             raise ArgumentError(f"the arrays of a batch must have one length, found {named}")
-        # from_buffer refuses an empty buffer of some exporters; the core takes NULL for no requests.
+        # The views keep the memory in place and alive. A buffer object of cffi that was kept instead would crash the
+        # collector when it clears a memoryview in the same cycle first. Empty buffers are left out, since from_buffer
+        # refuses those of some exporters; the core takes NULL for no requests.
         self._arrays = columns
-        self._views = [ffi.from_buffer("int64_t[]", column) for column in columns] if lengths != {0} else []
+        self._views = [memoryview(column) for column in columns] if lengths != {0} else []
         struct = ffi.new("pk_batch *")
         struct.struct_size = ffi.sizeof("pk_batch")
         struct.count = lengths.pop()
         for field, view in zip(_FIELDS, self._views, strict=False):
-            setattr(struct, field, view)
+            setattr(struct, field, ffi.from_buffer("int64_t[]", view))
         struct.decode_threshold = _count(decode_threshold, "decode_threshold")
         struct.sm_budget = _count(sm_budget, "sm_budget")
         struct.pad_tokens = _count(pad_tokens, "pad_tokens")

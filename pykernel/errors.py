@@ -57,12 +57,17 @@ class DocumentError(PykernelError):
 class RefusedError(PykernelError):
     """The deployment is well-formed, but the engine would not start it or it cannot be priced truthfully.
 
-    `field` is the dotted name of the setting at fault (empty when several are).
+    `field` is the dotted name of the setting at fault (empty when several are), `rule` the id of the refusal in
+    docs/refusals.md (empty for one of the C core).
     """
 
-    def __init__(self, message: str, field: str = "") -> None:
+    def __init__(self, message: str, field: str = "", rule: str = "") -> None:
         self.field = field
+        self.rule = rule
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, str, str]]:
+        return (type(self), (str(self), self.field, self.rule))
 
 
 class BatchError(PykernelError):

@@ -89,6 +89,11 @@ class Labels:
     scorers: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     collectives: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
+    @property
+    def token_ramp(self) -> tuple[str, ...]:
+        """The coefficients of arithmetic that no shape-aware ramp reaches: all but that of a layer's own matrices."""
+        return tuple(name for name in self.gemm if "_n_half_" not in name and "_k_half_" not in name)
+
     def terms(self, rows: Any, origins: Mapping[str, CoefficientOrigin]) -> tuple[Term, ...]:
         """The terms of a step; `rows` are the core's, `origins` the coefficients in scope by name."""
         return tuple(self._term(row, origins) for row in rows)
@@ -120,7 +125,7 @@ class Labels:
         what = _WHAT[kind]
         if kind in (lib.PK_TERM_PREFILL, lib.PK_TERM_DECODE):
             attention, decode, prefill = self.attentions[row.index]
-            names = (*prefill, *self.gemm) if kind == lib.PK_TERM_PREFILL else decode
+            names = (*prefill, *self.token_ramp) if kind == lib.PK_TERM_PREFILL else decode
             return f"{what} ({attention})", names
         if kind == lib.PK_TERM_SCORER:
             scorer, names = self.scorers[row.index]
@@ -128,16 +133,21 @@ class Labels:
         if kind == lib.PK_TERM_RECURRENT:
             return what, self.recurrent[row.part]
         names_by_kind: dict[int, tuple[str, ...]] = {
-            lib.PK_TERM_DENSE: self.gemm,
+            lib.PK_TERM_DENSE: self.token_ramp if row.part == lib.PK_PART_HEAD else self.gemm,
             lib.PK_TERM_WEIGHTS: _MEMORY,
             lib.PK_TERM_ELEMENTWISE: _MEMORY,
-            lib.PK_TERM_EXPERT_WORK: (*self.gemm, _IMBALANCE),
+            lib.PK_TERM_EXPERT_WORK: (*self.token_ramp, _IMBALANCE),
             lib.PK_TERM_EXPERT_WEIGHTS: _MEMORY,
             lib.PK_TERM_GATHER: self.gather,
-            lib.PK_TERM_GRAPH: tuple(name for name in self.host if "per_kernel" not in name),
+            lib.PK_TERM_GRAPH: self._launch(row.index),
             lib.PK_TERM_DISPATCH: tuple(name for name in self.host if "per_kernel" in name),
         }
         return what, names_by_kind[kind]
+
+    def _launch(self, graph_mode: int) -> tuple[str, ...]:
+        """The coefficient of launching a step: replaying graphs, or layer by layer where there is none."""
+        wanted = "eager" if graph_mode == lib.PK_GRAPH_NONE else "replay"
+        return tuple(name for name in self.host if wanted in name)
 
 
 def read_terms(handle: Any, batch: Batch) -> Any:

@@ -58,6 +58,7 @@ class Kernel(CostModel):
         self._provenance = resolved.provenance
         self._settings = resolved.settings
         self._layout = resolved.layout
+        self._decode_threshold = resolved.decode_threshold
         self._tiers = {tier.name: index for index, tier in enumerate(resolved.links.tiers)}
 
     def step_time(self, batch: Batch) -> StepEstimate:
@@ -185,7 +186,7 @@ class Kernel(CostModel):
         return self._settings.graphs.uniform, self._settings.graphs.other
 
     def decode_threshold(self) -> int:
-        return self._settings.graphs.uniform_width
+        return self._decode_threshold
 
     def decode_context_parallel_width(self) -> int:
         return self._layout.dcp

@@ -164,6 +164,27 @@ def test_borrowed_arrays_live_as_long_as_the_batch() -> None:
     assert all(reference() is None for reference in alive)
 
 
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
+def test_the_collector_may_take_a_batch_in_a_cycle(make: Callable[[list[int]], Any]) -> None:
+    gc.collect()
+    for _ in range(20):
+        cycle: list[Any] = [Batch.from_arrays(*arrays(make=make))]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()  # a batch that holds on to a cleared memoryview ends the process here, or warns
+
+
+def test_a_view_may_be_released_while_a_batch_borrows_its_memory() -> None:
+    owners = arrays()
+    views = [memoryview(owner) for owner in owners]
+    batch = Batch.from_arrays(*views)
+    for view in views:
+        view.release()
+    with pytest.raises(BufferError):
+        owners[0].append(1)
+    batch.validate()
+
+
 # ---- refused when made ---------------------------------------------------------------------------------------------
 
 WRONG_BUFFERS: dict[str, Callable[[], Any]] = {

@@ -90,6 +90,7 @@ def gemm(eps_max: float, m_half: float) -> Any:
 
 
 def test_half_the_peak_efficiency_is_reached_at_the_half_point() -> None:
+    """Law 14."""
     assert lib.pk_gemm_efficiency(gemm(*H200_FP8), 113.0) == pytest.approx(0.736 / 2, rel=1e-15)
 
 
@@ -98,6 +99,7 @@ def test_efficiency_of_the_published_example() -> None:
 
 
 def test_efficiency_rises_with_tokens_and_stays_below_its_ceiling() -> None:
+    """Law 14."""
     law = gemm(*H200_FP8)
     found = [lib.pk_gemm_efficiency(law, float(2**power)) for power in range(31)]
     assert all(low < high for low, high in itertools.pairwise(found))
@@ -106,6 +108,7 @@ def test_efficiency_rises_with_tokens_and_stays_below_its_ceiling() -> None:
 
 @pytest.mark.parametrize("tokens", [0.0, -1.0, -math.inf, math.nan])
 def test_no_tokens_reach_no_efficiency(tokens: float) -> None:
+    """Law 14."""
     assert lib.pk_gemm_efficiency(gemm(*H200_FP8), tokens) == 0
 
 
@@ -120,6 +123,7 @@ def shaped(n_half: float, k_half: float, law: int = lib.PK_GEMM_SHAPE_RAMP) -> A
 
 @pytest.mark.parametrize(("n", "k"), [(64.0, 7168.0), (7168.0, 64.0), (1e9, 1e9)])
 def test_a_shape_costs_the_half_of_each_width_it_states(n: float, k: float) -> None:
+    """Law 15."""
     expected = k / (k + 200) * n / (n + 300)
     assert lib.pk_gemm_shape_factor(shaped(300, 200), n, k) == pytest.approx(expected, rel=1e-15)
     assert lib.pk_gemm_shape_factor(shaped(300, 0), n, k) == pytest.approx(n / (n + 300), rel=1e-15)
@@ -130,6 +134,7 @@ def test_a_shape_costs_the_half_of_each_width_it_states(n: float, k: float) -> N
 
 @pytest.mark.parametrize(("n", "k"), [(0.0, 0.0), (0.0, 7168.0), (7168.0, 0.0)])
 def test_a_width_of_nothing_is_left_out(n: float, k: float) -> None:
+    """Law 15."""
     expected = (n / (n + 300) if n else 1) * (k / (k + 200) if k else 1)
     assert lib.pk_gemm_shape_factor(shaped(300, 200), n, k) == pytest.approx(expected, rel=1e-15)
 
@@ -154,6 +159,7 @@ def pairs4_by_query(scheduled: int, computed: int, window: int) -> int:
 
 @pytest.mark.parametrize("window", [0, -3, *range(1, 16), 20, 31, 10**6])
 def test_prefill_pairs_are_those_of_each_query(window: int) -> None:
+    """Law 28."""
     for scheduled, computed in itertools.product(range(16), range(16)):
         expected = pairs4_by_query(scheduled, computed, window)
         assert lib.pk_prefill_pairs4(scheduled, computed, window) == expected, (scheduled, computed)
@@ -163,6 +169,7 @@ def test_prefill_pairs_are_those_of_each_query(window: int) -> None:
     ("scheduled", "computed", "window"), [(2048, 0, 128), (2048, 8192, 128), (512, 100, 512), (333, 7777, 8192)]
 )
 def test_prefill_pairs_of_serving_sizes(scheduled: int, computed: int, window: int) -> None:
+    """Law 28."""
     for bound in (0, window):
         expected = pairs4_by_query(scheduled, computed, bound)
         assert lib.pk_prefill_pairs4(scheduled, computed, bound) == expected
@@ -197,6 +204,7 @@ def pairs4_of_rank(scheduled: int, computed: int, ranks: int, rank: int) -> int:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_the_busiest_rank_of_a_shared_prefill_counts(ranks: int) -> None:
+    """Law 49."""
     for scheduled, computed in itertools.product(range(1, 140), [0, 77]):
         share = lib.pk_share_prefill(scheduled, computed, ranks, 0)
         tokens = [sum(end - first for first, end in chunks_of_rank(scheduled, ranks, rank)) for rank in range(ranks)]
@@ -214,7 +222,18 @@ def test_the_busiest_rank_of_a_shared_prefill_counts(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_busiest_rank_takes_as_many_tokens_as_its_two_chunks_hold(ranks: int) -> None:
+    """Law 49."""
+    for scheduled in range(600):
+        chunks = [chunks_of_rank(scheduled, ranks, rank) for rank in range(ranks)]
+        tokens = [sum(end - first for first, end in chunk) for chunk in chunks]
+        assert sum(tokens) == scheduled
+        assert lib.pk_share_prefill(scheduled, 0, ranks, 0).tokens == max(tokens), scheduled
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_a_prefill_that_divides_evenly_is_shared_evenly(ranks: int) -> None:
+    """Law 51."""
     share = lib.pk_share_prefill(4096, 8192, ranks, 0)
     assert share.tokens * ranks == 4096
     assert share.pairs4 * ranks == lib.pk_prefill_pairs4(4096, 8192, 0)
@@ -227,6 +246,7 @@ def test_a_prefill_that_divides_evenly_is_shared_evenly(ranks: int) -> None:
 def test_an_uneven_prefill_costs_more_than_its_share(
     scheduled: int, computed: int, ranks: int, over_even: float
 ) -> None:
+    """Law 51."""
     even = lib.pk_prefill_pairs4(scheduled, computed, 0) / ranks
     found = lib.pk_share_prefill(scheduled, computed, ranks, 0).pairs4 / even
     assert found == pytest.approx(over_even, abs=5e-7)
@@ -234,6 +254,7 @@ def test_an_uneven_prefill_costs_more_than_its_share(
 
 @pytest.mark.parametrize(("scheduled", "ranks", "tokens"), [(17, 8, 17), (16, 8, 2), (15, 8, 15), (2, 2, 2), (4, 2, 2)])
 def test_a_prefill_too_short_to_fill_every_chunk_may_be_done_whole(scheduled: int, ranks: int, tokens: int) -> None:
+    """Law 50."""
     assert lib.pk_share_prefill(scheduled, 0, ranks, 1).tokens == tokens
 
 
@@ -245,6 +266,7 @@ def test_one_rank_does_all_of_a_prefill() -> None:
 
 @pytest.mark.parametrize(("ranks", "interleave"), list(itertools.product([2, 3, 4, 8], [1, 16, 32])))
 def test_the_fullest_rank_of_a_dealt_cache_counts(ranks: int, interleave: int) -> None:
+    """Law 42."""
     for tokens in range(600):
         dealt = [0] * ranks
         for token in range(tokens):
@@ -257,6 +279,7 @@ def test_the_fullest_rank_of_a_dealt_cache_counts(ranks: int, interleave: int) -
     [(1000, 8, 32, 128), (1000, 3, 1, 334), (4000, 3, 1, 1334), (100, 8, 64, 64), (100, 8, 1, 13), (4096, 8, 64, 512)],
 )
 def test_shards_of_known_contexts(tokens: int, ranks: int, interleave: int, expected: int) -> None:
+    """Laws 42 and 47."""
     assert lib.pk_decode_shard(tokens, ranks, interleave) == expected
 
 
@@ -351,6 +374,7 @@ def collective(floor_ns: int, transition: float, peak: float) -> Any:
 
 @pytest.mark.parametrize("triple", MEASURED.values(), ids=MEASURED)
 def test_a_collective_is_bound_by_its_floor_and_its_peak_rate(triple: tuple[int, float, float]) -> None:
+    """Law 19."""
     floor_ns, transition, peak = triple
     law = collective(*triple)
     for size in (2.0**power for power in range(41)):
@@ -361,6 +385,7 @@ def test_a_collective_is_bound_by_its_floor_and_its_peak_rate(triple: tuple[int,
 
 @pytest.mark.parametrize("triple", MEASURED.values(), ids=MEASURED)
 def test_a_small_collective_costs_its_floor(triple: tuple[int, float, float]) -> None:
+    """Law 19."""
     assert lib.pk_collective_seconds(collective(*triple), 256.0) == pytest.approx(triple[0] / 1e9, rel=0.01)
 
 
@@ -371,6 +396,7 @@ def test_an_all_reduce_of_the_published_example() -> None:
 
 @pytest.mark.parametrize("size", [1.0, 1e5, 1e6, 1e9])
 def test_without_a_transition_rate_two_terms_remain(size: float) -> None:
+    """Law 19."""
     assert lib.pk_collective_seconds(collective(5_000, 0.0, 1e11), size) == max(5e-6, size / 1e11)
 
 
@@ -399,12 +425,14 @@ def span(kind: int, width: int, per_node: int, ratio: float, crosses: bool = Tru
     ],
 )
 def test_span_factors_of_a_network_nine_times_slower(kind: int, width: int, per_node: int, expected: float) -> None:
+    """Law 18."""
     assert span(kind, width, per_node, 9.0) == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize(("per_node", "nodes"), list(itertools.product([2, 4, 8], [2, 3, 4, 9])))
 def test_a_ring_over_whole_nodes_is_its_two_level_decomposition(per_node: int, nodes: int, ratio: float) -> None:
+    """Law 17."""
     width = per_node * nodes
     inside, between = Fraction(2 * (per_node - 1), per_node), Fraction(2 * (nodes - 1), nodes * per_node)
     flat = Fraction(2 * (width - 1), width)
@@ -417,6 +445,7 @@ def test_a_ring_over_whole_nodes_is_its_two_level_decomposition(per_node: int, n
 def test_point_to_point_never_crosses_more_cheaply_than_whole_node_rings(
     width: int, per_node: int, ratio: float
 ) -> None:
+    """Laws 16 and 18."""
     ring = span(lib.PK_SPAN_RING, width, per_node, ratio)
     routed = span(lib.PK_SPAN_ALL_TO_ALL, width, per_node, ratio)
     assert 1 <= routed <= ratio * (1 + 1e-15) and 1 <= ring <= ratio * (1 + 1e-15)
@@ -430,19 +459,22 @@ def test_point_to_point_never_crosses_more_cheaply_than_whole_node_rings(
 
 @pytest.mark.parametrize("kind", [lib.PK_SPAN_RING, lib.PK_SPAN_ALL_TO_ALL])
 def test_a_slower_network_never_costs_less(kind: int) -> None:
+    """Law 16."""
     found = [span(kind, 16, 8, ratio) for ratio in (0.1, 0.5, 1.0, 1.1, 2.0, 9.0, 100.0)]
     assert all(low <= high for low, high in itertools.pairwise(found))
     assert found[2] == 1 < found[3]
 
 
 @pytest.mark.parametrize("kind", [lib.PK_SPAN_RING, lib.PK_SPAN_ALL_TO_ALL])
-@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, -9.0, math.nan, -math.inf])
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, -9.0, math.nan, math.inf, -math.inf])
 def test_a_network_that_is_no_slower_adds_nothing(kind: int, ratio: float) -> None:
+    """Law 16."""
     assert span(kind, 16, 8, ratio) == 1
 
 
 @pytest.mark.parametrize("kind", [lib.PK_SPAN_RING, lib.PK_SPAN_ALL_TO_ALL])
 def test_a_group_that_stays_inside_adds_nothing(kind: int) -> None:
+    """Law 16."""
     assert span(kind, 16, 4, 9.0, crosses=False) == 1  # one rack-scale domain
     assert span(kind, 8, 8, 9.0) == 1
     assert span(kind, 1, 8, 9.0) == 1

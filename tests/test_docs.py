@@ -76,6 +76,7 @@ def test_examples_print_what_the_page_shows(page: Path, folder: Path) -> None:
     for block, after in zip(found, [*found, None][1:], strict=True):
         where = f"{page.name}:{block.line}"
         if block.file:
+            (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.file).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
             assert run_python(block, where, namespace) == shown(after), where
@@ -103,6 +104,8 @@ def test_pages_have_the_examples_that_readers_are_promised() -> None:
     assert kinds["price-a-batch.md"]["console"] >= 3
     assert kinds["data.md"]["python"] >= 1
     assert kinds["memory.md"]["python"] >= 8 and kinds["memory.md"]["console"] >= 1
+    assert kinds["models.md"]["python"] >= 3
+    assert kinds["models.md"]["console"] >= 4
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import pykernel
+from pykernel.documents import Speculative
 from pykernel.switches import NEWEST, REFERENCE
+from tests.oracle.fixtures import scenario, without_latent_norm_bytes
 
 GOLDEN = Path(__file__).resolve().parents[1] / "testdata" / "golden"
 SWITCHES = {"newest": NEWEST, "reference": REFERENCE}
@@ -43,18 +46,47 @@ def requests(text: str) -> Iterator[pykernel.Request]:
         yield from [request] * int(count)
 
 
-def leave_out_latent_norm_bytes(model: pykernel.Inputs) -> None:
-    for kind in model.model.layer_kinds:
-        for node in kind.nodes:
-            if node.op == "Elementwise":
-                node.bytes_per_token = 0
+def prefill_ranks(inputs: pykernel.Inputs, ranks: int) -> None:
+    """Spread prefills over the ranks of that many nodes."""
+    inputs.deployment.pools[0].parallel.pcp = ranks
+    inputs.deployment.pools[0].nodes = inputs.scenario.cluster.nodes = ranks
+    inputs.fabric, inputs.scenario.cluster.fabric = scenario("minimax-m2.5-h200-ep16").fabric, "ib-400g"
 
 
-@pytest.mark.parametrize("row", rows("published.csv"), ids=lambda row: f"{row['scenario']}-{row['requests']}")
+def graphs(inputs: pykernel.Inputs, mode: str) -> None:
+    inputs.deployment.pools[0].engine.cudagraph_mode = mode
+
+
+def three_drafts(inputs: pykernel.Inputs) -> None:
+    inputs.deployment.pools[0].engine.speculative = Speculative("deepseek_mtp", 3)
+
+
+def no_drafts(inputs: pykernel.Inputs) -> None:
+    """The deployment still verifies drafts, but nothing in its graph makes them."""
+    inputs.model.speculator = None
+
+
+EDITS: dict[str, Callable[[pykernel.Inputs], object]] = {
+    "unstated norms": without_latent_norm_bytes,
+    "pcp 2": partial(prefill_ranks, ranks=2),
+    "pcp 4": partial(prefill_ranks, ranks=4),
+    **{f"graphs {mode}": partial(graphs, mode=mode) for mode in ("FULL", "NONE", "FULL_AND_PIECEWISE")},
+    "3 drafts": three_drafts,
+    "no drafts": no_drafts,
+}
+"""What a row may change in the documents of its scenario before it is priced."""
+
+
+def row_id(row: dict[str, str]) -> str:
+    return "-".join(row[name] for name in ("scenario", "switches", "edits", "requests") if row[name])
+
+
+@pytest.mark.parametrize("row", rows("published.csv"), ids=row_id)
 def test_published_step_times_are_reproduced(row: dict[str, str]) -> None:
-    inputs = pykernel.open_inputs(row["scenario"], pool=int(row["pool"]))
-    if row["norms"] == "unstated":
-        leave_out_latent_norm_bytes(inputs)
+    """Law 53, whose figures are the rows of 1,024 local tokens on 1, 2 and 4 prefill ranks."""
+    inputs = scenario(row["scenario"], int(row["pool"]))
+    for edit in filter(None, row["edits"].split(";")):
+        EDITS[edit](inputs)
     kernel = pykernel.Kernel(inputs, switches=SWITCHES[row["switches"]])
     estimate = kernel.step_time(pykernel.Batch(requests(row["requests"]), decode_threshold=8))
     found = {f"{name}_ns": estimate.per_resource_ns.get(name, 0) for name in RESOURCES}

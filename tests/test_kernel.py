@@ -237,7 +237,7 @@ def test_the_interface_answers_for_the_published_example() -> None:
     kernel = pykernel.open(DEEPSEEK)
     assert isinstance(kernel, CostModel)
     assert kernel.graph_modes() == ("PIECEWISE", "PIECEWISE")
-    assert (kernel.capture_tokens(), kernel.decode_threshold()) == (512, 1)
+    assert (kernel.capture_tokens(), kernel.decode_threshold()) == (512, 128)
     assert (kernel.decode_context_parallel_width(), kernel.prefill_context_parallel_width()) == (1, 1)
     resolved = kernel.resolved()
     assert (resolved.tensor_parallel(), resolved.data_parallel(), resolved.expert_parallel()) == (8, 1, 1)

@@ -79,16 +79,25 @@ def experts(**fields: Any) -> Node:
 
 @pytest.mark.parametrize("scenario", list_scenarios())
 def test_every_layer_of_the_stack_is_in_one_kind(scenario: str) -> None:
+    """Law 20."""
     documents = loaded(scenario)
     plan = plan_of(documents)
     layers = documents.model.stack.layers()
     assert [layer.id for layer in plan.layers] == list(dict.fromkeys(layers))
     assert {layer.id: layer.count for layer in plan.layers} == {id_: layers.count(id_) for id_ in layers}
     assert plan.depth == len(layers)
-    assert plan.segments == plan.depth + 1
+    # One more piece where an indexer runs on its own before sparse latent attention.
+    indexed = {
+        kind.id
+        for kind in documents.model.layer_kinds
+        if any(node.role == "block_index_scores" for node in kind.nodes)
+        and any(node.kind == "sparse_mla" and not node.role for node in kind.nodes)
+    }
+    assert plan.segments == plan.depth + 1 + sum(id_ in indexed for id_ in layers)
 
 
 def test_two_spellings_of_one_stack_are_one_plan() -> None:
+    """Law 20."""
     pattern, literal = fresh(DEEPSEEK), fresh(DEEPSEEK)
     literal.model.stack = Stack(prologue=pattern.model.stack.layers())
     assert plan_of(literal) == plan_of(pattern)
@@ -110,8 +119,10 @@ def test_the_published_example() -> None:
 
 @pytest.mark.parametrize("scenario", [name for name in list_scenarios() if "llama" not in name])
 def test_a_layer_of_experts_launches_a_plausible_number_of_kernels(scenario: str) -> None:
+    """Law 39."""
     for layer in plan_of(loaded(scenario)).layers:
-        assert 9 <= layer.kernels <= 30
+        if layer.experts and (layer.attention or layer.recurrent_kind):
+            assert 9 <= layer.kernels <= 30
 
 
 # ---- nodes ---------------------------------------------------------------------------------------------------------
@@ -126,6 +137,7 @@ def test_a_matrix_adds_its_work_and_its_weights() -> None:
 
 @pytest.mark.parametrize(("dtype", "width"), [("bf16", 2), ("fp8", 1), ("nvfp4", 0.5), ("fp32", 4)])
 def test_a_format_of_its_own_moves_the_weights_of_that_node_alone(dtype: str, width: float) -> None:
+    """Law 24."""
     plain = planned(DENSE, gemm(300, 500), gemm(70, 80), experts(), engine={"quantization": "fp8"})
     stated = planned(DENSE, gemm(300, 500, weight_dtype=dtype), gemm(70, 80), experts(), engine={"quantization": "fp8"})
     assert stated.dense_bytes - plain.dense_bytes == (width - 1) * 300 * 500
@@ -137,6 +149,7 @@ def test_a_format_of_its_own_moves_the_weights_of_that_node_alone(dtype: str, wi
 
 
 def test_an_expert_is_three_matrices_or_two() -> None:
+    """Law 25."""
     gated, plain = planned(DENSE, experts()), planned(DENSE, experts(gated=False))
     for layer, matrices in ((gated, 3), (plain, 2)):
         (routed,) = layer.experts
@@ -218,6 +231,7 @@ def test_a_window_bounds_reads_of_the_kinds_that_slide(node: Node, law: str, win
 
 
 def test_the_attention_without_a_role_holds_the_cache_whichever_comes_first() -> None:
+    """Law 23."""
     main, scorer = attention(), attention(role="indexer", n_q=4, n_kv=2, d_h=64)
     for nodes in ((main, scorer), (scorer, main)):
         layer = planned(DENSE, *nodes)
@@ -236,6 +250,7 @@ HIDDEN = 4_096
     ("n", "k", "column"), [(9_216, HIDDEN, True), (640, HIDDEN, True), (HIDDEN, 8_192, False), (HIDDEN, HIDDEN, False)]
 )
 def test_a_matrix_that_reads_the_hidden_state_is_split_by_columns(n: int, k: int, column: bool) -> None:
+    """Law 26."""
     (shape,) = planned(DENSE, gemm(n, k)).gemms
     assert (shape.n, shape.k, shape.column_parallel) == (n, k, column)
 
@@ -256,6 +271,7 @@ DROPPED = Node("AllReduce", emit="tensor_parallel")  # on one GPU
     ],
 )
 def test_neighbours_of_one_input_are_one_launch_by_shape_alone(nodes: list[Node], shapes: list[int]) -> None:
+    """Law 27."""
     layer = planned(DENSE, *nodes)
     assert [shape.n for shape in layer.gemms] == shapes
     matrices = [node for node in nodes if node.op == "GEMM"]
@@ -282,6 +298,7 @@ REPLACED = [("reduce_scatter", "tensor"), ("all_gather", "tensor")]
 
 
 def test_conditions_are_those_of_the_graph_format() -> None:
+    """Law 22."""
     assert set(EMIT) == {"", "tensor_parallel", "expert_parallel", "tensor_parallel_unless_sp_moe"}
 
 
@@ -301,6 +318,7 @@ def test_conditions_are_those_of_the_graph_format() -> None:
 def test_collectives_exist_under_the_layouts_that_need_them(
     scenario: str, backend: str, expected: list[tuple[str, str]]
 ) -> None:
+    """Law 21."""
     heads = attention(n_q=48)
     layer = planned(scenario, heads, experts(), *COLLECTIVES, engine={"all2all_backend": backend})
     assert launched(layer) == expected

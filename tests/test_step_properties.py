@@ -1,8 +1,8 @@
 """Laws that every step's price obeys, over every pool of every bundled scenario.
 
 Some hold for any batch and are tried on thousands of random ones; others compare two batches that differ in one way.
-The numbers of the laws are those of the step laws of inference-sim/blis-latency-kernel. Prices themselves are tested
-in test_golden.py.
+The numbers of the laws are those of laws_of_a_step/laws.csv. What only some layouts obey is tested beside that table,
+prices themselves in test_golden.py.
 """
 
 from __future__ import annotations
@@ -18,31 +18,27 @@ from typing import Any
 
 import pytest
 
-import pykernel
 from pykernel import RESOURCES, Batch, Inputs, Kernel, Request, StepEstimate
-from pykernel.documents import find_scenario, list_scenarios
+from tests.laws_of_a_step.kernels import (
+    BUNDLED,
+    BY_SETTING,
+    CONTEXT,
+    DEEPSEEK,
+    POOLS,
+    POOLS_AND_SETTINGS,
+    SWITCHES,
+    decodes,
+    fresh,
+    kernel_of,
+    loaded,
+    no_overlap,
+    prefill,
+    resource,
+)
 
 SEED = 20_31
 DRAWN = 4_096
 RANDOM_BATCHES = 10_000
-CONTEXT = 4_096
-
-
-@cache
-def loaded(scenario: str, pool: int = 0) -> Inputs:
-    """The documents of a pool; shared by the tests, so never edited."""
-    return pykernel.open_inputs(scenario, pool=pool)
-
-
-@cache
-def kernel_of(scenario: str, pool: int = 0) -> Kernel:
-    return Kernel(loaded(scenario, pool))
-
-
-ALL_POOLS = [
-    (name, pool) for name in list_scenarios() for pool in range(len(pykernel.load_bundle(find_scenario(name))[1].pools))
-]
-POOLS = pytest.mark.parametrize(("scenario", "pool"), ALL_POOLS)
 
 
 def nodes(scenario: str, op: str) -> list[tuple[Any, int]]:
@@ -53,7 +49,24 @@ def nodes(scenario: str, op: str) -> list[tuple[Any, int]]:
 
 
 def is_windowed(scenario: str) -> bool:
-    return any(node.window or node.kind == "swa" for node, _ in nodes(scenario, "Attention"))
+    """Whether a decode reads only part of a long context: a window, or the entries that an indexer chose."""
+    return any(node.window or node.index_topk or node.kind == "swa" for node, _ in nodes(scenario, "Attention"))
+
+
+def attends_plainly(scenario: str, pool: int) -> bool:
+    """Whether attention reads its context by itself, no indexer before it, and no draft runs after the step."""
+    attentions = [node for node, _ in nodes(scenario, "Attention")]
+    speculates = loaded(scenario, pool).deployment.pools[pool].engine.speculative is not None
+    return not speculates and not any(node.role or node.kind == "sparse_mla" for node in attentions)
+
+
+def attends_in_every_layer(scenario: str) -> bool:
+    """Whether each layer has one attention and nothing else that mixes tokens."""
+    return all(
+        [node.role for node in kind.nodes if node.op in ("Attention", "RecurrentUpdate")] == [""]
+        and not any(node.op == "RecurrentUpdate" for node in kind.nodes)
+        for kind in loaded(scenario).model.layer_kinds
+    )
 
 
 def is_moe(scenario: str) -> bool:
@@ -70,22 +83,6 @@ def coefficient(scenario: str, name: str) -> float:
         if entry.name == name and documents.chip.name in entry.scope.hardware
     ]
     return found[-1] if found else 0.0
-
-
-def decodes(count: int, context: int = CONTEXT, tokens: int = 1) -> Batch:
-    return Batch([Request(tokens, context - tokens, context)] * count, decode_threshold=8)
-
-
-def prefill(tokens: int, computed: int = 0, **settings: int) -> Batch:
-    return Batch([Request(tokens, computed, tokens + computed)], **settings)
-
-
-def resource(kernel: Kernel, batch: Batch, name: str) -> int:
-    return kernel.step_time(batch).per_resource_ns.get(name, 0)
-
-
-def no_overlap(kernel: Kernel, batch: Batch) -> int:
-    return kernel.step_time(batch).no_overlap_ns
 
 
 # ---- random batches ------------------------------------------------------------------------------------------------
@@ -122,11 +119,12 @@ def random_batches(count: int, seed: int = SEED) -> Iterator[Batch]:
         )
 
 
-@POOLS
-def test_the_bounds_of_any_step_are_in_order(scenario: str, pool: int) -> None:
-    kernel, estimate = kernel_of(scenario, pool), StepEstimate()
+@POOLS_AND_SETTINGS
+def test_the_bounds_of_any_step_are_in_order(scenario: str, pool: int, setting: str) -> None:
+    """Laws 1, 2, 3, 4 and 8."""
+    kernel, estimate = kernel_of(scenario, pool, setting), StepEstimate()
     bottlenecks = set()
-    for batch in random_batches(RANDOM_BATCHES):
+    for batch in random_batches(RANDOM_BATCHES if setting == "newest" else RANDOM_BATCHES // 50):
         kernel.step_time_into(batch, estimate)
         parts, total = estimate.per_resource_ns, estimate.no_overlap_ns
         bottlenecks.add(estimate.bottleneck)
@@ -137,10 +135,11 @@ def test_the_bounds_of_any_step_are_in_order(scenario: str, pool: int) -> None:
     assert len(bottlenecks) > 1, "the batches are too much alike to show anything"
 
 
-@POOLS
-def test_a_price_has_the_same_bits_again_and_in_every_thread(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
-    batches = list(random_batches(150, seed=1))
+@POOLS_AND_SETTINGS
+def test_a_price_has_the_same_bits_again_and_in_every_thread(scenario: str, pool: int, setting: str) -> None:
+    """Law 5."""
+    kernel = kernel_of(scenario, pool, setting)
+    batches = list(random_batches(150 if setting == "newest" else 30, seed=1))
 
     def prices() -> list[StepEstimate]:
         return [kernel.step_time(batch) for batch in batches]
@@ -150,7 +149,7 @@ def test_a_price_has_the_same_bits_again_and_in_every_thread(scenario: str, pool
     with ThreadPoolExecutor(8) as threads:
         for others in threads.map(lambda _: prices(), range(8)):
             assert others == first
-    assert len({estimate.no_overlap_ns for estimate in first}) > 100
+    assert len({estimate.no_overlap_ns for estimate in first}) > len(batches) * 0.6
 
 
 @POOLS
@@ -197,16 +196,18 @@ def test_context_may_move_between_decodes_where_attention_is_full(scenario: str,
 
 
 def test_some_scenario_has_windows_and_some_has_none() -> None:
-    assert {is_windowed(scenario) for scenario, _ in ALL_POOLS} == {True, False}
-    assert {is_moe(scenario) for scenario, _ in ALL_POOLS} == {True, False}
+    assert {is_windowed(scenario) for scenario, _ in BUNDLED} == {True, False}
+    assert {is_moe(scenario) for scenario, _ in BUNDLED} == {True, False}
+    assert len(PLAIN_POOLS) > 30 and len(ATTENDING_POOLS) > 25
 
 
 # ---- the empty step, estimates that are used again -----------------------------------------------------------------
 
 
-@POOLS
-def test_an_idle_step_costs_the_host_alone(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_an_idle_step_costs_the_host_alone(scenario: str, pool: int, setting: str) -> None:
+    """Law 7."""
+    kernel = kernel_of(scenario, pool, setting)
     idle = kernel.step_time(Batch())
     assert idle.per_resource_ns == {"host": idle.overlap_ns}
     assert idle.overlap_ns == idle.no_overlap_ns > 0
@@ -215,20 +216,23 @@ def test_an_idle_step_costs_the_host_alone(scenario: str, pool: int) -> None:
     assert kernel.step_time(Batch(pad_tokens=1)).per_resource_ns.keys() >= {"sm", "hbm", "host"}
 
 
-@POOLS
-def test_an_estimate_used_again_forgets_what_it_was(scenario: str, pool: int) -> None:
-    kernel, estimate = kernel_of(scenario, pool), StepEstimate()
+@POOLS_AND_SETTINGS
+def test_an_estimate_used_again_forgets_what_it_was(scenario: str, pool: int, setting: str) -> None:
+    """Law 6."""
+    kernel, estimate = kernel_of(scenario, pool, setting), StepEstimate()
     for batch in (decodes(32), Batch(), prefill(2_048), *random_batches(40, seed=4)):
         kernel.step_time_into(batch, estimate)
         assert estimate == kernel.step_time(batch)
 
 
 @pytest.mark.parametrize("scenario", ["deepseek-v3-h200-fp8-tp8", "llama-3.1-8b-h100-tp1"])
-def test_an_estimate_wanders_between_kernels(scenario: str) -> None:
+@BY_SETTING
+def test_an_estimate_wanders_between_kernels(scenario: str, setting: str) -> None:
+    """Law 6."""
     estimate = StepEstimate()
-    for kernel in (kernel_of("minimax-m2.5-h200-ep16"), kernel_of(scenario)):
+    for kernel in (kernel_of("minimax-m2.5-h200-ep16", setting=setting), kernel_of(scenario, setting=setting)):
         kernel.step_time_into(decodes(32), estimate)
-    assert estimate == kernel_of(scenario).step_time(decodes(32))
+    assert estimate == kernel_of(scenario, setting=setting).step_time(decodes(32))
     assert "nic" not in estimate.per_resource_ns
 
 
@@ -239,30 +243,34 @@ def assert_rising(values: list[int], *, strictly: bool = False) -> None:
     assert all(low < high or (low == high and not strictly) for low, high in itertools.pairwise(values)), values
 
 
-@POOLS
-def test_more_decodes_never_cost_less(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_more_decodes_never_cost_less(scenario: str, pool: int, setting: str) -> None:
+    """Law 9."""
+    kernel = kernel_of(scenario, pool, setting)
     assert_rising([no_overlap(kernel, decodes(count)) for count in (1, 2, 8, 32, 128, 512)])
 
 
-@POOLS
-def test_longer_contexts_cost_memory_time_and_no_arithmetic(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_longer_contexts_cost_memory_time_and_no_arithmetic(scenario: str, pool: int, setting: str) -> None:
+    """Laws 10 and 13."""
+    kernel = kernel_of(scenario, pool, setting)
     batches = [decodes(64, context) for context in (1_024, 2_048, 8_192, 32_768, 131_072)]
     assert_rising([resource(kernel, batch, "hbm") for batch in batches], strictly=True)
     for name in ("sm", "nvlink", "nic", "host"):
         assert len({resource(kernel, batch, name) for batch in batches}) == 1, name
 
 
-@POOLS
-def test_more_tokens_of_each_request_never_cost_less(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_more_tokens_of_each_request_never_cost_less(scenario: str, pool: int, setting: str) -> None:
+    """Law 11."""
+    kernel = kernel_of(scenario, pool, setting)
     assert_rising([no_overlap(kernel, decodes(32, tokens=tokens)) for tokens in (1, 2, 3, 5, 8)])
 
 
-@POOLS
-def test_batching_pays(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_batching_pays(scenario: str, pool: int, setting: str) -> None:
+    """Law 12."""
+    kernel = kernel_of(scenario, pool, setting)
     assert no_overlap(kernel, decodes(32)) < 2 * no_overlap(kernel, decodes(16))
 
 
@@ -292,9 +300,10 @@ def test_pad_tokens_reach_what_tokens_reach_but_neither_head_nor_attention(scena
     assert padded["hbm"] < real["hbm"] and padded["sm"] <= real["sm"]
 
 
-@POOLS
-def test_withheld_sms_slow_arithmetic_alone(scenario: str, pool: int) -> None:
-    kernel, count = kernel_of(scenario, pool), loaded(scenario).chip.sm_count
+@POOLS_AND_SETTINGS
+def test_withheld_sms_slow_arithmetic_alone(scenario: str, pool: int, setting: str) -> None:
+    """Law 38."""
+    kernel, count = kernel_of(scenario, pool, setting), loaded(scenario).chip.sm_count
     for requests in ([Request(1, CONTEXT, 1)] * 32, [Request(512, 512, 1_024)]):
         whole = kernel.step_time(Batch(requests))
         for budget in (-1, count, count + 1, 10**9):
@@ -308,29 +317,39 @@ def test_withheld_sms_slow_arithmetic_alone(scenario: str, pool: int) -> None:
             assert estimate.overlap_ns - whole.overlap_ns <= grown["sm"] + 1
 
 
-def test_withholding_sms_hardly_slows_a_step_bound_by_memory() -> None:
-    kernel, batch = kernel_of("minimax-m2.5-h200-ep8"), [Request(2, 8_190, 1)] * 32
+@BY_SETTING
+@pytest.mark.parametrize(("scenario", "grown"), [("minimax-m2.5-h200-ep8", 0.0091), (DEEPSEEK, 0.0160)])
+def test_withholding_sms_hardly_slows_a_step_bound_by_memory(scenario: str, grown: float, setting: str) -> None:
+    """Law 38. A tenth of the derate is 0.91 %; where ranks do not divide the experts' arithmetic, more of it shows."""
+    kernel, batch = kernel_of(scenario, setting=setting), [Request(2, 8_190, 1)] * 32
     whole, fewer = (kernel.step_time(Batch(batch, decode_threshold=2, sm_budget=budget)) for budget in (0, 132 - 12))
     assert whole.bottleneck == "hbm"
     assert fewer.per_resource_ns["sm"] > whole.per_resource_ns["sm"]
-    assert fewer.overlap_ns / whole.overlap_ns - 1 < (132 / 120 - 1) / 10
+    slower = fewer.overlap_ns / whole.overlap_ns - 1
+    assert slower == pytest.approx(grown, abs=5e-4) if scenario == DEEPSEEK else slower < grown
 
 
 # ---- attention -----------------------------------------------------------------------------------------------------
 
 
-@POOLS
-def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int) -> None:
-    documents, kernel = loaded(scenario, pool), kernel_of(scenario, pool)
+PLAIN_POOLS = [(scenario, pool) for scenario, pool in BUNDLED if attends_plainly(scenario, pool)]
+ATTENDING_POOLS = [(scenario, pool) for scenario, pool in BUNDLED if attends_in_every_layer(scenario)]
+
+
+@pytest.mark.parametrize(("scenario", "pool"), PLAIN_POOLS)
+@BY_SETTING
+def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int, setting: str) -> None:
+    """Law 29."""
+    documents, kernel = loaded(scenario, pool), kernel_of(scenario, pool, setting)
     found = [resource(kernel, prefill(2_048, computed), "sm") for computed in range(2_048, 10_241, 2_048)]
     tp, chip, model = documents.deployment.pools[pool].parallel.tp, documents.chip, documents.model
     served = documents.deployment.pools[pool].engine.quantization or model.global_.weight_dtype
     suffix, tflops = next(
         (suffix, tflops)
         for suffix, tflops, formats in (
-            ("nvfp4", chip.tflops_nvfp4, ("nvfp4",)),
-            ("fp8", chip.tflops_fp8, ("nvfp4", "fp8")),
-            ("bf16", chip.tflops_peak, ("nvfp4", "fp8", "bf16")),
+            ("nvfp4", chip.tflops_nvfp4, ("nvfp4", "mxfp4")),
+            ("fp8", chip.tflops_fp8, ("nvfp4", "mxfp4", "fp8")),
+            ("bf16", chip.tflops_peak, ("nvfp4", "mxfp4", "fp8", "bf16", "fp16")),
         )
         if tflops and served in formats
     )
@@ -346,9 +365,11 @@ def test_each_chunk_of_prefix_costs_the_same_arithmetic(scenario: str, pool: int
         assert longer - shorter == pytest.approx(flops / tp / rate * 1e9, abs=2)
 
 
-@POOLS
-def test_attention_costs_its_floor_in_every_layer(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@pytest.mark.parametrize(("scenario", "pool"), ATTENDING_POOLS)
+@BY_SETTING
+def test_attention_costs_its_floor_in_every_layer(scenario: str, pool: int, setting: str) -> None:
+    """Law 30."""
+    kernel = kernel_of(scenario, pool, setting)
     layers = sum(count for _, count in nodes(scenario, "Attention"))
     assert layers == loaded(scenario).model.stack.layer_count()
     floor_ns = coefficient(scenario, "attention_prefill_floor") * 1_000
@@ -378,9 +399,10 @@ def test_a_window_bounds_what_a_decode_reads() -> None:
 # ---- experts -------------------------------------------------------------------------------------------------------
 
 
-@POOLS
-def test_routed_experts_stand_outside_the_overlap(scenario: str, pool: int) -> None:
-    estimate = kernel_of(scenario, pool).step_time(decodes(32))
+@POOLS_AND_SETTINGS
+def test_routed_experts_stand_outside_the_overlap(scenario: str, pool: int, setting: str) -> None:
+    """Law 34."""
+    estimate = kernel_of(scenario, pool, setting).step_time(decodes(32))
     host = estimate.per_resource_ns["host"]
     gpu = estimate.overlap_ns - host
     largest = max(ns for name, ns in estimate.per_resource_ns.items() if name != "host")
@@ -388,28 +410,51 @@ def test_routed_experts_stand_outside_the_overlap(scenario: str, pool: int) -> N
     assert gpu < estimate.no_overlap_ns - host
 
 
-def routed_arithmetic(documents: Inputs, batch: Batch) -> float:
+def unevenly_routed(documents: Inputs, factor: float, setting: str) -> Kernel:
+    """A kernel of the same deployment whose routing is that uneven."""
+    variant = copy.deepcopy(documents)
+    for entries in variant.coefficients:
+        for entry in entries.coefficients:
+            if entry.name == "moe_routing_imbalance_median":
+                entry.value, entry.ci95 = factor, None
+    return Kernel(variant, switches=SWITCHES[setting])
+
+
+def routed_arithmetic(documents: Inputs, batch: Batch, setting: str) -> float:
     """Arithmetic of the routed experts, ns: what one more of the factor on it adds."""
-    even, twice = copy.deepcopy(documents), copy.deepcopy(documents)
-    for variant, factor in ((even, 1.0), (twice, 2.0)):
-        for entries in variant.coefficients:
-            for entry in entries.coefficients:
-                if entry.name == "moe_routing_imbalance_median":
-                    entry.value, entry.ci95 = factor, None
-    return resource(Kernel(twice), batch, "sm") - resource(Kernel(even), batch, "sm")
+    even, twice = (unevenly_routed(documents, factor, setting) for factor in (1.0, 2.0))
+    return resource(twice, batch, "sm") - resource(even, batch, "sm")
 
 
-def test_tensor_parallelism_does_not_divide_routed_arithmetic() -> None:
-    eight, four = copy.deepcopy(loaded("deepseek-v3-h200-fp8-tp8")), copy.deepcopy(loaded("deepseek-v3-h200-fp8-tp8"))
+@BY_SETTING
+@pytest.mark.parametrize("scenario", [DEEPSEEK, "minimax-m2.5-h200-ep16", "llama-3.1-70b-h100-fp8-tp4"])
+def test_uneven_routing_costs_arithmetic_and_no_memory_time(scenario: str, setting: str) -> None:
+    """Law 35."""
+    even, uneven = (
+        unevenly_routed(loaded(scenario), factor, setting).step_time(decodes(32)).per_resource_ns
+        for factor in (1.0, 1.5)
+    )
+    assert (uneven["sm"] > even["sm"]) is is_moe(scenario)
+    assert uneven | {"sm": 0} == even | {"sm": 0}
+    routed = routed_arithmetic(loaded(scenario), decodes(32), setting)
+    assert uneven["sm"] - even["sm"] == pytest.approx(routed / 2, abs=2)
+
+
+@BY_SETTING
+def test_tensor_parallelism_does_not_divide_routed_arithmetic(setting: str) -> None:
+    """Law 36."""
+    four = fresh(DEEPSEEK)
     four.deployment.pools[0].parallel.tp = 4
-    found = [routed_arithmetic(documents, decodes(32)) for documents in (eight, four)]
+    found = [routed_arithmetic(documents, decodes(32), setting) for documents in (loaded(DEEPSEEK), four)]
     assert found[0] > 1_000_000
     assert found[0] == pytest.approx(found[1], abs=2)
 
 
-def test_expert_parallelism_divides_routed_arithmetic() -> None:
+@BY_SETTING
+def test_expert_parallelism_divides_routed_arithmetic(setting: str) -> None:
+    """Law 36, the other side."""
     sliced, whole = (
-        routed_arithmetic(loaded(scenario), decodes(512))
+        routed_arithmetic(loaded(scenario), decodes(512), setting)
         for scenario in ("minimax-m2.5-h200-tp8", "minimax-m2.5-h200-ep8")
     )
     assert sliced == pytest.approx(8 * whole, abs=16)
@@ -418,9 +463,10 @@ def test_expert_parallelism_divides_routed_arithmetic() -> None:
 # ---- host ----------------------------------------------------------------------------------------------------------
 
 
-@POOLS
-def test_dispatching_kernels_costs_the_same_in_every_step(scenario: str, pool: int) -> None:
-    kernel = kernel_of(scenario, pool)
+@POOLS_AND_SETTINGS
+def test_dispatching_kernels_costs_the_same_in_every_step(scenario: str, pool: int, setting: str) -> None:
+    """Law 39."""
+    kernel = kernel_of(scenario, pool, setting)
     dispatch = resource(kernel, decodes(1), "host") - no_overlap(kernel, Batch())
     assert {resource(kernel, decodes(count, context), "host") for count in (1, 7, 99) for context in (9, 9_999)} == {
         no_overlap(kernel, Batch()) + dispatch

@@ -20,6 +20,12 @@ from typing import Any, NoReturn
 SUBCOMMANDS = {
     "price": ("pykernel.cli.price", "price one step of a scenario"),
     "memory": ("pykernel.cli.memory", "size what a scenario holds on each GPU, and how many requests fit"),
+    "check-deployment": (
+        "pykernel.cli.check_deployment",
+        "show what the engine would run of a deployment, and everything that is refused",
+    ),
+    "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
+    "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
@@ -90,7 +96,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _top_parser() -> Parser:
     from pykernel import __version__
 
-    listed = "\n".join(f"  {name:<8}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
+    listed = "\n".join(f"  {name:<18}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
     parser = Parser(
         prog="pykernel",
         usage="pykernel [--version] [--help] SUBCOMMAND ...",

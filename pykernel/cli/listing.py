@@ -102,7 +102,7 @@ def _coefficients(path: Path) -> dict[str, Any]:
 
 
 def _scenario_cells(facts: dict[str, Any]) -> list[str]:
-    return [facts["model"], facts["chip"], "; ".join(map(_pool, facts["pools"]))]
+    return [text.clipped(facts["model"], 20), facts["chip"], "; ".join(map(_pool, facts["pools"]))]
 
 
 def _pool(pool: dict[str, Any]) -> str:
@@ -114,14 +114,7 @@ def _pool(pool: dict[str, Any]) -> str:
 
 def _model_cells(facts: dict[str, Any]) -> list[str]:
     experts = f"{facts['experts']} experts, {facts['top_k']} a token" if facts["experts"] else "dense"
-    attention = " and ".join(facts["attention"]) or "no"
-    return [
-        f"{facts['layers']} layers",
-        f"hidden {text.integer(facts['hidden_size'])}",
-        facts["weight_dtype"],
-        f"{attention} attention",
-        experts,
-    ]
+    return [f"{facts['layers']} layers", facts["weight_dtype"], " and ".join(facts["attention"]), experts]
 
 
 def _chip_cells(facts: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pykernel
 from pykernel.cli import subject, text
-from pykernel.cli.options import add_roots, count, repos
+from pykernel.cli.options import add_roots, add_subject, count, open_subject, repos
 from pykernel.documents import Chip, Inputs, Repos, hardware, list_chips
 from pykernel.errors import RefusedError
 from pykernel.interface import INT64_MAX, CostModel, KVCapacity
@@ -39,7 +39,7 @@ PARTS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenario", metavar="SCENARIO", help="the path of a file, or the name of a scenario")
+    add_subject(parser)
     parser.add_argument(
         "--tokens", metavar="N", type=count(1), action="append", default=[], help="length of a request, tokens"
     )
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     found = repos(options)
-    inputs = pykernel.open_inputs(options.scenario, found, options.pool)
+    inputs = open_subject(options, options.pool)
     try:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:

@@ -112,11 +112,11 @@ class BatchText:
         )
 
 
-def expand(decoding: Sequence[Decodes], prefilling: Sequence[Prefills], width: int) -> BatchText:
+def expand(decoding: Sequence[Decodes], prefilling: Sequence[Prefills], width: int, threshold: int) -> BatchText:
     """The requests of a notation, with `width` tokens for a decode that states none.
 
-    A request counts as a decode by its tokens alone, whichever option it was written with; a note says so where the
-    two differ. Raises `BatchError` for a context shorter than the width.
+    A request counts as a decode by its tokens alone, up to `threshold` of them, whichever option it was written with; a
+    note says so where the two differ. Raises `BatchError` for a context shorter than the width.
     """
     text = BatchText()
     for group in decoding:
@@ -127,15 +127,16 @@ def expand(decoding: Sequence[Decodes], prefilling: Sequence[Prefills], width: i
                 "of this deployment runs"
             )
         text.add(tokens, group.context - tokens, group.number)
-        if tokens > width:
+        if tokens > threshold:
             text.notes.append(
-                f"--decode {group.text} is priced as prefill: {tokens} tokens exceed the decode threshold of {width}"
+                f"--decode {group.text} is priced as prefill: {tokens} tokens exceed the decode threshold of "
+                f"{threshold}"
             )
     for prefill in prefilling:
         text.add(prefill.new, prefill.computed, prefill.number)
-        if prefill.new <= width:
+        if prefill.new <= threshold:
             text.notes.append(
-                f"--prefill {prefill.text} is priced as decode: new tokens within the decode threshold of {width}"
+                f"--prefill {prefill.text} is priced as decode: new tokens within the decode threshold of {threshold}"
             )
     return text
 

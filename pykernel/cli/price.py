@@ -13,8 +13,8 @@ from typing import Any
 import pykernel
 from pykernel.cli import UsageError, subject, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
-from pykernel.cli.options import add_roots, count, repos
-from pykernel.documents import Inputs
+from pykernel.cli.options import add_roots, add_subject, check_subject, count, open_subject
+from pykernel.documents import Inputs, Pool
 from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
 from pykernel.interface import RESOURCES, CostModel
@@ -36,7 +36,7 @@ With data parallelism, the batch is that of one replica. Durations are those of 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenario", metavar="SCENARIO", help="the path of a file, or the name of a scenario")
+    add_subject(parser)
     batch = parser.add_argument_group("the batch")
     batch.add_argument("--decode", metavar="NxCONTEXT", type=decodes, action="append", default=[])
     batch.add_argument("--prefill", metavar="NxNEW[+COMPUTED]", type=prefills, action="append", default=[])
@@ -51,18 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_subject(options)
     written = bool(options.decode or options.prefill)
     if written and options.batch:
         raise UsageError("--batch stands for the whole batch; leave out --decode and --prefill, or --batch")
     if not written and not options.batch:
         raise UsageError("the batch is missing; write it with --decode or --prefill, or name a file with --batch")
-    inputs = pykernel.open_inputs(options.scenario, repos(options), options.pool)
+    inputs = open_subject(options, options.pool)
     try:
         kernel = pykernel.new(inputs, model=options.model)
     except RefusedError as error:
         raise subject.placed(error, inputs) from None
-    width = kernel.decode_threshold()
-    batch_text = read_batch(options.batch) if options.batch else expand(options.decode, options.prefill, width)
+    if options.batch:
+        batch_text = read_batch(options.batch)
+    else:
+        width = uniform_width(kernel.deployment())
+        batch_text = expand(options.decode, options.prefill, width, kernel.decode_threshold())
     for name in ("sm_budget", "pad_tokens"):
         if getattr(options, name) is not None:
             setattr(batch_text, name, getattr(options, name))
@@ -133,8 +137,8 @@ def _batch(batch: pykernel.Batch) -> dict[str, Any]:
 
 def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
     """The graph mode of this step: that of its kind of batch, or none above the widest graph captured."""
-    width, widest = kernel.decode_threshold(), kernel.capture_tokens()
-    uniform = len(batch) == 0 or batch.uniform_decode(width)
+    widest = kernel.capture_tokens()
+    uniform = len(batch) == 0 or batch.uniform_decode(uniform_width(kernel.deployment()))
     configured = kernel.graph_modes()[0 if uniform else 1]
     fits = batch.padded_tokens() <= widest
     return {
@@ -143,6 +147,11 @@ def _launch(kernel: CostModel, batch: pykernel.Batch) -> dict[str, Any]:
         "uniform_decode": uniform,
         "capture_tokens": widest,
     }
+
+
+def uniform_width(pool: Pool) -> int:
+    """Tokens of each request in a uniform decode: one, and one more for each draft token."""
+    return 1 + (pool.engine.speculative.num_spec_tokens if pool.engine.speculative else 0)
 
 
 # ---- the report as text ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ here too.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pykernel
@@ -19,14 +19,23 @@ from pykernel.interface import EVIDENCE_METHODS, CoefficientOrigin, CostModel, E
 
 def placed(error: RefusedError, inputs: Inputs) -> RefusedError:
     """The refusal with the file, the line and the dotted field of the setting at fault, where those are known."""
+    problem = place(error, inputs)
+    # The id of the row is for reports that list rows; a message says all without it.
+    return RefusedError(str(replace(problem, rule="")), error.field, error.rule)
+
+
+def place(error: RefusedError, inputs: Inputs) -> Problem:
+    """The same as a finding about the document that states the setting."""
     field = error.field
     if field.startswith(("parallel.", "engine.")):
         field = f"deployment.pools[{inputs.pool}].{field}"
+    elif field.startswith("cluster."):
+        field = f"scenario.{field}"
     document, _, path = field.partition(".")
     source = getattr(getattr(inputs, document, None), "source", None)
     message = str(error).removeprefix(f"{error.field}: ")
-    problem = Problem("error", field, message, source.file if source else "", source.line(path) if source else 0)
-    return RefusedError(str(problem), error.field)
+    file, line = (source.file, source.line(path)) if source else ("", 0)
+    return Problem("error", field, message, file, line, error.rule)
 
 
 # ---- as data ---------------------------------------------------------------------------------------------------
@@ -60,7 +69,7 @@ def basis(inputs: Inputs, kernel: CostModel) -> dict[str, Any]:
         "evidence": _evidence(kernel),
         "assumptions": [_assumed(origin) for origin in own],
         "overrides": [asdict(override) for override in kernel.resolved().overrides],
-        "warnings": [asdict(problem) for problem in _warnings(inputs)],
+        "warnings": [asdict(problem) for problem in warnings(inputs)],
     }
 
 
@@ -106,7 +115,7 @@ def _assumed(origin: CoefficientOrigin) -> dict[str, str]:
     return {"name": origin.name, "value": value, "reason": reason}
 
 
-def _warnings(inputs: Inputs) -> list[Problem]:
+def warnings(inputs: Inputs) -> list[Problem]:
     """What validation and the rules of the engine release remark; errors of the former have stopped the price."""
     rules = inputs.rules
     findings = rules.check(inputs.scenario, inputs.deployment, inputs.model) if rules is not None else []
@@ -148,18 +157,18 @@ def basis_lines(report: dict[str, Any]) -> list[str]:
     """The lines that a report ends with."""
     evidence = report["evidence"]
     sets = ", ".join(f"{number} {name}" for name, number in evidence["assumed_by_set"].items())
-    listed = [("evidence", _evidence_line(evidence))]
+    listed = [("evidence", evidence_line(evidence))]
     if sets:
         listed.append(("", f"assumed: {sets}"))
-    listed += [("assumption", _assumption(entry)) for entry in report["assumptions"]]
-    listed += [("override", _override(entry)) for entry in report["overrides"]]
+    listed += [("assumption", assumption_line(entry)) for entry in report["assumptions"]]
+    listed += [("override", override_line(entry)) for entry in report["overrides"]]
     for entry in report["warnings"]:
         listed.append((entry["severity"], text.shortened(f"{entry['path']}: {entry['message']}")))
     listed += [("note", note) for note in report.get("notes", [])]
     return [text.labelled(label, line) for label, line in listed]
 
 
-def _evidence_line(evidence: dict[str, Any]) -> str:
+def evidence_line(evidence: dict[str, Any]) -> str:
     """How many entries rest on evidence, by method, and how many do not."""
     methods: dict[bool, list[str]] = {True: [], False: []}
     for method, number in evidence["methods"].items():
@@ -168,9 +177,9 @@ def _evidence_line(evidence: dict[str, Any]) -> str:
     return f"{evidence['measured']} of {evidence['total']} entries: {', '.join(methods[True])}{without}"
 
 
-def _assumption(entry: dict[str, str]) -> str:
+def assumption_line(entry: dict[str, str]) -> str:
     return f"{entry['name']} = {entry['value']}: {entry['reason']}"
 
 
-def _override(entry: dict[str, str]) -> str:
+def override_line(entry: dict[str, str]) -> str:
     return f"{entry['field']} = {entry['resolved']}, not {entry['requested']}: {entry['reason']}"

@@ -68,6 +68,11 @@ def shortened(line: str) -> str:
     return textwrap.shorten(line, WIDTH - _LABEL, placeholder=" ...")
 
 
+def clipped(name: str, width: int) -> str:
+    """A name cut to a width, which shows as two dots."""
+    return name if len(name) <= width else f"{name[: width - 2]}.."
+
+
 def decimal_aligned(values: Sequence[str]) -> list[str]:
     """Numbers padded so that their decimal points stand in one column."""
     heads = [value.partition(".")[0] for value in values]

@@ -2,7 +2,8 @@
 
 They look at documents that passed their field checks and report what the release would reject, ignore or decide
 differently. A rule finding is advice: it never stops a price, since the pack may be behind the document.
-Names, conditions and severities follow the 0.29.0 pack of inference-sim/blis-schemas v0.2.2.
+Names, conditions and severities follow the 0.29.0 pack of inference-sim/blis-schemas v0.2.2; those that only a later
+pack names come last.
 """
 
 from __future__ import annotations
@@ -261,6 +262,66 @@ def _sequence_parallel_moe(context: Context) -> Iterator[Found]:
             yield Found(f"{at}.engine.all2all_backend", message + "the experts over the tensor-parallel ranks")
 
 
+# ---- of later packs ------------------------------------------------------------------------------------------------
+
+
+def _replaced_backend(context: Context) -> Iterator[Found]:
+    for at, pool in context.pools():
+        backend = pool.engine.all2all_backend
+        if backend in context.rules.replaced_all2all_backends:
+            message = f"{backend} was removed; the engine runs allgather_reducescatter in its place"
+            yield Found(f"{at}.engine.all2all_backend", message)
+
+
+def _decode_context_heads(context: Context) -> Iterator[Found]:
+    """Ranks that share a cache must hold copies of its heads, and query heads that divide (vllm/config/model.py)."""
+    nodes = [node for kind in context.model.layer_kinds for node in kind.nodes] if context.model else []
+    full = [node for node in nodes if node.op == "Attention" and node.kind == "gqa" and not node.role]
+    for at, pool in context.pools():
+        tp, dcp = pool.parallel.tp, pool.parallel.dcp
+        for node in full if dcp > 1 and pool.parallel.pcp <= 1 else ():
+            if dcp * node.n_kv > tp or (node.n_q // node.n_kv) % dcp:
+                message = f"found {dcp} with tp {tp}, {node.n_q} query and {node.n_kv} KV heads; accepted: up to "
+                message += "tp / KV heads, and a divisor of the query heads of each KV head"
+                yield Found(f"{at}.parallel.dcp", message)
+                break
+
+
+def _redundant_experts(context: Context) -> Iterator[Found]:
+    for at, pool in context.pools():
+        eplb = pool.engine.eplb
+        if eplb is not None and eplb.num_redundant_experts > 0 and not eplb.enable_eplb:
+            message = f"found {eplb.num_redundant_experts} without enable_eplb; accepted: 0, or enable_eplb with them"
+            yield Found(f"{at}.engine.eplb.num_redundant_experts", message)
+
+
+def _async_scheduling(context: Context) -> Iterator[Found]:
+    for at, pool in context.pools():
+        drafts = pool.engine.speculative
+        known = context.rules.async_speculative_methods
+        if pool.engine.async_scheduling and drafts is not None and drafts.method not in known:
+            message = f"found true with method {shown(drafts.method)}; accepted: false, or one of {', '.join(known)}"
+            yield Found(f"{at}.engine.async_scheduling", message)
+
+
+def _dbo_backend(context: Context) -> Iterator[Found]:
+    known = context.rules.dbo_backends
+    for at, pool in context.pools():
+        backend = pool.engine.all2all_backend
+        if pool.engine.dbo is not None and pool.engine.dbo.enable_dbo and backend not in known:
+            message = f"found {shown(backend)} with dual-batch overlap; accepted: {', '.join(known)}"
+            yield Found(f"{at}.engine.all2all_backend", message)
+
+
+def _prefill_context_drafts(context: Context) -> Iterator[Found]:
+    known = context.rules.pcp_speculative_methods
+    for at, pool in context.pools():
+        drafts = pool.engine.speculative
+        if pool.parallel.pcp > 1 and drafts is not None and drafts.method not in known:
+            message = f"found {shown(drafts.method)} with pcp {pool.parallel.pcp}; accepted: {', '.join(known)}"
+            yield Found(f"{at}.engine.speculative.method", message)
+
+
 RULES = {
     "all2all-backend-known": Rule("error", _all2all_backend),
     "allreduce-backend-known": Rule("error", _allreduce_backend),
@@ -280,4 +341,10 @@ RULES = {
     "cascade-attention-is-opt-in": Rule("warning", _cascade_attention),
     "dbo-thresholds-stated-when-enabled": Rule("warning", _dbo_thresholds),
     "sequence-parallel-moe-implied": Rule("warning", _sequence_parallel_moe),
+    "all2all-backend-replaced": Rule("warning", _replaced_backend),
+    "dcp-fits-heads": Rule("error", _decode_context_heads),
+    "redundant-experts-need-eplb": Rule("error", _redundant_experts),
+    "async-scheduling-fits-method": Rule("error", _async_scheduling),
+    "dbo-backend-supported": Rule("error", _dbo_backend),
+    "pcp-fits-speculation": Rule("error", _prefill_context_drafts),
 }

@@ -78,8 +78,23 @@ def open_inputs(scenario: PathText, repos: Repos | None = None, pool: int = 0) -
     path = find_scenario(scenario, repos)
     problem, deployment = load_bundle(path)
     _check_pool(path, deployment, pool)
+    return assemble(problem, deployment, repos, pool)
+
+
+def assemble(
+    problem: Scenario,
+    deployment: Deployment,
+    repos: Repos | None = None,
+    pool: int = 0,
+    model: ModelGraph | None = None,
+) -> Inputs:
+    """The documents that a scenario and a deployment name, loaded but not validated; `model` where it is at hand.
+
+    Raises: DocumentError for a name that leads nowhere or a file at fault.
+    """
+    repos = repos or Repos()
     lookup = _Lookup(problem)
-    model = lookup.find("model", "model", problem.model, "models", repos)
+    graph_file = lookup.find("model", "model", problem.model, "models", repos) if model is None else None
     chip = lookup.find("hardware", "cluster.hardware", problem.cluster.hardware, "chips", repos)
     fabric = None
     if problem.cluster.fabric:
@@ -93,7 +108,7 @@ def open_inputs(scenario: PathText, repos: Repos | None = None, pool: int = 0) -
         problem,
         deployment,
         pool,
-        load_model(model),
+        model or load_model(graph_file or ""),
         hardware.load_chip(chip),
         hardware.load_fabric(fabric) if fabric is not None else None,
         coefficients=[coefficients.load(path) for path in sets],

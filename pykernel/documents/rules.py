@@ -28,6 +28,8 @@ class Rules:
     """The facts of one engine release; `rules` names the rules that hold for it.
 
     Thresholds are in tokens, the page size in bytes. `dcp_comm_backends` is None for a release without such a list.
+    A fetch withholds SMs for pages of exactly `offload_fetch_page_bytes`, or where `offload_fetch_below` for smaller
+    ones that are a multiple of `offload_fetch_alignment`.
     """
 
     engine_version: str
@@ -52,6 +54,11 @@ class Rules:
     offload_fetch_sm_count: int
     cascade_attention_opt_in: bool
     dcp_comm_backends: tuple[str, ...] | None = None
+    offload_fetch_below: bool = False
+    offload_fetch_alignment: int = 1
+    dbo_backends: tuple[str, ...] = ()
+    replaced_all2all_backends: tuple[str, ...] = ()
+    pcp_speculative_methods: tuple[str, ...] = ()
 
     def sequence_parallel_moe(self, backend: str, expert_parallel: bool, tp: int, dp: int) -> bool:
         """Whether the experts' input is split over the tensor-parallel ranks; an unstated backend ("") never does."""
@@ -62,8 +69,16 @@ class Rules:
         return width in self.custom_allreduce_widths
 
     def offload_fetch_sms(self, page_bytes: int) -> int:
-        """SMs that a fetch of pages of this size (bytes) withholds from compute."""
-        return self.offload_fetch_sm_count if page_bytes == self.offload_fetch_page_bytes else 0
+        """SMs that a fetch of pages of this size withholds from compute.
+
+        A page is one block of one layer on one rank, in bytes. Where layers differ, the largest decides; a fetch of
+        few pages may use the copy engine whatever their size, which this does not know.
+        """
+        if self.offload_fetch_below:
+            runs = 0 < page_bytes < self.offload_fetch_page_bytes and page_bytes % self.offload_fetch_alignment == 0
+        else:
+            runs = page_bytes == self.offload_fetch_page_bytes
+        return self.offload_fetch_sm_count if runs else 0
 
     def dual_batch_overlap(self, enabled: bool, tokens: int, uniform_decode: bool) -> bool:
         """Whether a batch of that many tokens is split in two."""

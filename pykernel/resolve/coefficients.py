@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pykernel.documents import Coefficient, CoefficientSet, Scope
-from pykernel.errors import RefusedError
 from pykernel.interface import CoefficientOrigin
-from pykernel.resolve.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +45,27 @@ def _has_name(stated: list[str], name: str) -> bool:
 
 
 class Coefficients(Mapping[str, float]):
-    """The coefficients in scope, by name. Looking one up never invents a value silently."""
+    """The coefficients in scope, by name.
 
-    def __init__(self, chosen: Mapping[str, tuple[Coefficient, str]], sets: list[str], record: Record) -> None:
+    Which of them must be there is a matter of `refusals`, what their absence means one of `disclosures`.
+    """
+
+    def __init__(self, chosen: Mapping[str, tuple[Coefficient, str]], sets: list[str], target: Target) -> None:
         self._chosen = chosen
-        self._sets = sets
-        self._record = record
+        self.sets = sets
+        self.target = target
 
     def __getitem__(self, name: str) -> float:
         return self._chosen[name][0].value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._chosen
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._chosen)
 
     def __len__(self) -> int:
         return len(self._chosen)
-
-    def required(self, name: str, why: str) -> float:
-        """The value of `name`. Raises `RefusedError` naming it, what it is for and the sets that were read."""
-        if name not in self._chosen:
-            raise RefusedError(
-                f"coefficient {name} is missing: {why}; no applicable entry in {', '.join(self._sets)}",
-                "scenario.coefficients",
-            )
-        return self[name]
-
-    def optional(self, name: str, consequence: str) -> float:
-        """The value of `name`, or 0 with an assumption that says what then is not priced."""
-        if name not in self._chosen:
-            self._record.assume(name, "absent", consequence)
-            return 0.0
-        return self[name]
 
     def origins(self) -> list[CoefficientOrigin]:
         """Where each coefficient comes from, by name."""
@@ -87,18 +75,16 @@ class Coefficients(Mapping[str, float]):
         ]
 
 
-def select(sets: list[CoefficientSet], target: Target, record: Record) -> Coefficients:
-    """The coefficients that apply to `target`. Raises `RefusedError` when none does."""
+def select(sets: list[CoefficientSet], target: Target) -> Coefficients:
+    """The coefficients that apply to `target`; None among the sets counts as absent."""
+    present = [source for source in sets if source is not None]
     chosen = {
         entry.name: (entry, source.name)
-        for source in sets
+        for source in present
         for entry in source.coefficients
         if target.matches(entry.scope)
     }
-    names = [source.name for source in sets]
-    if not chosen:
-        raise RefusedError(f"no coefficient of {', '.join(names)} applies to {target}", "scenario.coefficients")
-    return Coefficients(chosen, names, record)
+    return Coefficients(chosen, [source.name for source in present], target)
 
 
 def _scope_text(scope: Scope) -> str:

@@ -1,6 +1,7 @@
 """Engine settings as vLLM 0.31.0 would fill them in: block size, scheduler limits, CUDA graphs.
 
-Every default is recorded as an assumption where a user could have stated it and a price or size may depend on it.
+Values only: what is refused is in `refusals`, what is disclosed of a value in `disclosures`. A setting that is refused
+resolves as if it were not stated, so that everything else about the deployment can still be judged.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Engine
-from pykernel.errors import RefusedError
 from pykernel.resolve.caches import aligned_block
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.model_facts import ModelFacts
 from pykernel.resolve.precision import Precision
-from pykernel.resolve.record import Record
 
 ENGINE_BEHAVIOUR_VERSION = "0.31.0"
 ENGINE_BEHAVIOUR_COMMIT = "db9527a46873454610df6dbedf79a36d6bf1a7f6"
@@ -31,7 +30,7 @@ GRAPH_MODES: dict[str, tuple[str, str]] = {
 
 DEFAULT_GRAPH_MODE = "FULL_AND_PIECEWISE"
 
-_WIDEST_CAPTURE = 1 << 20  # tokens; far beyond any real graph, it bounds the list of sizes below it
+WIDEST_CAPTURE = 1 << 20  # tokens; far beyond any real graph, it bounds the list of sizes below it
 _LOW_LATENCY_BACKENDS = frozenset({"deepep_low_latency", "nixl_ep"})
 _LOW_LATENCY_BUDGET = 256
 
@@ -52,6 +51,8 @@ class EngineSettings:
     """Engine settings with nothing left unset. Sizes in tokens, `max_num_seqs` in sequences."""
 
     block_size: int
+    block_reason: str
+    """Why an unstated block has this size."""
     block_is_final: bool
     """Whether the engine runs exactly this block: it may still raise one that was chosen for, or with, a hybrid."""
     max_num_seqs: int
@@ -67,122 +68,57 @@ def data_center_blackwell(chip: Chip) -> bool:
 
 
 def resolve_engine(
-    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision, record: Record
+    engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision
 ) -> EngineSettings:
-    """The settings the engine would run with; records each default it filled in."""
+    """The settings the engine would run with."""
     draft_tokens = engine.speculative.num_spec_tokens if engine.speculative else 0
-    recurrent_mode = _recurrent_cache_mode(engine, facts, record)
-    block_size = engine.block_size or _default_block(
-        chip, layout, facts, precision, draft_tokens, recurrent_mode, record
-    )
-    _check_block(block_size, facts)
-    mode = _graph_mode(engine, layout, facts, record)
+    recurrent_mode = _recurrent_cache_mode(engine, facts)
+    default_block, why = _default_block(chip, layout, facts, precision, draft_tokens, recurrent_mode)
     budget, sequences = _scheduler_limits(engine, chip, layout)
-    if not engine.max_num_seqs:
-        record.assume("max_num_seqs", sequences, "not stated; the API server's default for a part of this memory")
-    graphs = _graphs(mode, engine, chip, budget, sequences, 1 + draft_tokens)
-    if graphs.capture_tokens and not (engine.max_cudagraph_capture_size or engine.cudagraph_capture_sizes):
-        record.assume(
-            "max_cudagraph_capture_size",
-            graphs.capture_tokens,
-            "not stated; the widest entry of the engine's default capture sizes",
-        )
-    if not engine.max_num_batched_tokens:
-        record.assume(
-            "max_num_batched_tokens",
-            budget,
-            "not stated; the API server's default for this part and all-to-all backend",
-        )
+    mode = _graph_mode(engine, layout, facts)
     return EngineSettings(
-        block_size=block_size,
+        block_size=engine.block_size or default_block,
+        block_reason=why,
         block_is_final=not facts.recurrent_kinds and bool(engine.block_size or facts.dsa),
         max_num_seqs=sequences,
         max_num_batched_tokens=budget,
         draft_tokens=draft_tokens,
         recurrent_cache_mode=recurrent_mode,
-        graphs=graphs,
+        graphs=_graphs(mode, engine, chip, budget, sequences, 1 + draft_tokens),
     )
-
-
-def record_engine_version(engine_version: str, record: Record) -> None:
-    """Disclose that a scenario of another release is priced by the behaviour this package encodes."""
-    if engine_version != ENGINE_BEHAVIOUR_VERSION:
-        record.assume(
-            "engine_version",
-            ENGINE_BEHAVIOUR_VERSION,
-            f"the scenario states {engine_version}; engine behaviour is encoded for this release",
-        )
-
-
-def resolve_cascade(engine: Engine, record: Record) -> bool:
-    """Whether a shared prefix is read once for a batch: never, the default runner has no such path.
-
-    vllm/v1/worker/gpu/attn_utils.py at v0.31.0 passes an empty common prefix to every backend.
-    """
-    if engine.disable_cascade_attn is False:
-        record.override(
-            "disable_cascade_attn", "false", "true", "the default model runner has no cascade attention path"
-        )
-    return False
 
 
 # ---- caches ----------------------------------------------------------------------------------------------------
 
 RECURRENT_CACHE_MODES = ("none", "align", "all")
-_DSA_BLOCK = 64
+DSA_BLOCK = 64
 
 
-def _recurrent_cache_mode(engine: Engine, facts: ModelFacts, record: Record) -> str:
+def _recurrent_cache_mode(engine: Engine, facts: ModelFacts) -> str:
     """How recurrent state is kept (vllm/model_executor/models/config.py at v0.31.0)."""
     stated = engine.mamba_cache_mode
-    if stated and stated not in RECURRENT_CACHE_MODES:
-        raise RefusedError(
-            f"mamba_cache_mode is {stated!r}, accepted are {', '.join(RECURRENT_CACHE_MODES)}",
-            "engine.mamba_cache_mode",
-        )
-    if not facts.recurrent_kinds:
-        return stated or "none"
     caching = engine.enable_prefix_caching is not False
-    if not stated:
-        mode = "align" if caching else "none"
-        record.assume("mamba_cache_mode", mode, f"not stated; prefix caching is {'on' if caching else 'off'}")
-        return mode
-    if stated == "none" and caching:
-        record.override("mamba_cache_mode", "none", "align", "prefix caching is on")
+    if facts.recurrent_kinds and caching and stated in ("", "none"):
         return "align"
-    return stated
-
-
-def _check_block(size: int, facts: ModelFacts) -> None:
-    if facts.dsa and size % _DSA_BLOCK:
-        raise RefusedError(
-            f"block_size is {size}: sparse latent attention takes multiples of {_DSA_BLOCK}", "engine.block_size"
-        )
+    return stated or "none"
 
 
 def _default_block(
-    chip: Chip,
-    layout: Layout,
-    facts: ModelFacts,
-    precision: Precision,
-    draft_tokens: int,
-    recurrent_mode: str,
-    record: Record,
-) -> int:
+    chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision, draft_tokens: int, recurrent_mode: str
+) -> tuple[int, str]:
     """The page of a deployment that states none: what its attention backend asks for, raised for a hybrid."""
     size, why = _backend_block(chip, facts, precision.cache_element_bytes)
     # In mode `all` the engine aligns to the mixer's chunk instead, which no graph states.
     aligned = size if recurrent_mode == "all" else aligned_block(size, facts, layout, precision, draft_tokens)
     if aligned != size:
         why = f"{size} tokens raised until a page of attention holds one of recurrent state"
-    record.assume("block_size", aligned, f"not stated; {why}")
-    return aligned
+    return aligned, why
 
 
 def _backend_block(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
     """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
     if facts.dsa:
-        return _DSA_BLOCK, f"the sparse attention backends take pages of {_DSA_BLOCK} tokens"
+        return DSA_BLOCK, f"the sparse attention backends take pages of {DSA_BLOCK} tokens"
     if facts.sparse_latent_width:
         return 256, "compressed latent caches take pages of 256 tokens"
     if "mla" in facts.attention_kinds:
@@ -226,24 +162,17 @@ def _limits_by_memory(chip: Chip) -> tuple[int, int]:
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------
 
 
-def _graph_mode(engine: Engine, layout: Layout, facts: ModelFacts, record: Record) -> str:
-    stated = engine.cudagraph_mode.upper()
-    if stated and stated not in GRAPH_MODES:
-        raise RefusedError(
-            f"cudagraph_mode is {engine.cudagraph_mode!r}, accepted are {', '.join(GRAPH_MODES)}",
-            "engine.cudagraph_mode",
-        )
-    if not stated:
-        record.assume("cudagraph_mode", DEFAULT_GRAPH_MODE, "not stated; the engine's default where the backend allows")
-    mode = stated or DEFAULT_GRAPH_MODE
-    # vllm/config/vllm.py at v0.31.0: this dispatch cannot run inside the graphs of a compiled model.
-    dispatch_forbids = engine.all2all_backend == "deepep_high_throughput" and layout.dp > 1 and facts.experts > 0
-    if dispatch_forbids and not facts.interruptible_graphs and mode != "NONE":
-        record.override(
-            "cudagraph_mode", mode, "NONE", "deepep_high_throughput with data parallelism turns CUDA graphs off"
-        )
+def _graph_mode(engine: Engine, layout: Layout, facts: ModelFacts) -> str:
+    if dispatch_forbids_graphs(engine, layout, facts):
         return "NONE"
-    return mode
+    stated = engine.cudagraph_mode.upper()
+    return stated if stated in GRAPH_MODES else DEFAULT_GRAPH_MODE
+
+
+def dispatch_forbids_graphs(engine: Engine, layout: Layout, facts: ModelFacts) -> bool:
+    """Whether the MoE dispatch cannot run inside the graphs of a compiled model (vllm/config/vllm.py at v0.31.0)."""
+    dispatches = engine.all2all_backend == "deepep_high_throughput" and layout.dp > 1 and facts.experts > 0
+    return dispatches and not facts.interruptible_graphs
 
 
 def _graphs(mode: str, engine: Engine, chip: Chip, budget: int, sequences: int, width: int) -> Graphs:
@@ -279,29 +208,13 @@ def capture_sizes(
     sequences, budget : `max_num_seqs` and `max_num_batched_tokens`.
     width : tokens of one request in a uniform decode, 1 and one more for each draft token.
     platform : widest graph by default, 1,024 on data-center Blackwell and 512 elsewhere.
-    stated, stated_maximum : the user's own list or maximum; they are limited by the budget alone.
-
-    Raises `RefusedError` when a stated list and a stated maximum disagree, which the engine refuses to start, and for
-    a stated maximum beyond all reason.
+    stated, stated_maximum : the user's own list or maximum; they are limited by the budget alone. A list decides over
+        a maximum, which the engine wants to agree with it.
     """
     if stated:
-        kept = sorted({size for size in stated if size <= budget})
-        if stated_maximum and stated_maximum != max(kept, default=0):
-            raise RefusedError(
-                f"max_cudagraph_capture_size is {stated_maximum}, but the largest of cudagraph_capture_sizes within "
-                f"the token budget of {budget} is {max(kept, default=0)}; state one of the two, or make them agree",
-                "engine.max_cudagraph_capture_size",
-            )
-        return kept
+        return sorted({size for size in stated if size <= budget})
     if stated_maximum:
-        widest = min(stated_maximum, budget)
-        if widest > _WIDEST_CAPTURE:
-            raise RefusedError(
-                f"max_cudagraph_capture_size is {stated_maximum} with a token budget of {budget}; accepted is up to "
-                f"{_WIDEST_CAPTURE}",
-                "engine.max_cudagraph_capture_size",
-            )
-        return _grid(widest)
+        return _grid(min(stated_maximum, budget, WIDEST_CAPTURE))
     ceiling = min(2 * sequences * width, platform)
     sizes = set(_grid(min(budget, ceiling)))
     if budget <= ceiling:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pykernel.documents import Engine
-from pykernel.errors import RefusedError
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.model_facts import StackKind
 
@@ -36,29 +36,22 @@ class ExpertPlacement:
         return -(-self.physical(experts) // self.ranks)
 
 
-def place_experts(kinds: list[StackKind], engine: Engine, layout: Layout) -> ExpertPlacement | None:
-    """The placement in layers of these kinds, None without routed experts.
-
-    Raises `RefusedError` when some rank would hold no expert.
-    """
-    counts = [node.experts for kind in kinds for node in kind.routed_experts]
-    if not counts:
+def place_experts(kinds: Iterable[StackKind], engine: Engine, layout: Layout) -> ExpertPlacement | None:
+    """The placement in layers of these kinds, None without routed experts."""
+    if not any(kind.routed_experts for kind in kinds):
         return None
-    eplb = engine.eplb
-    redundant = eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0
-    physical = min(counts) + redundant
-    if physical < layout.ep:
-        raise RefusedError(
-            f"expert-parallel width {layout.ep} exceeds the {physical} experts of a layer, so some rank would hold "
-            f"none; the widest that works is {physical}",
-            "parallel.enable_expert_parallel",
-        )
     dispatched = layout.moe_width > 1 and layout.dp > 1
     whole = layout.ep > 1
     return ExpertPlacement(
-        redundant=redundant,
+        redundant=redundant_experts(engine),
         ranks=layout.ep,
         shards=1 if whole else layout.tp * layout.dp,
         funnel=layout.dp if dispatched else 1,
         token_slices=1 if whole else layout.dp,
     )
+
+
+def redundant_experts(engine: Engine) -> int:
+    """Replicas added to the experts of each layer; none unless the deployment balances load."""
+    eplb = engine.eplb
+    return eplb.num_redundant_experts if eplb and eplb.enable_eplb else 0

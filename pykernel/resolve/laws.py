@@ -8,21 +8,13 @@ become bytes per second (inference-sim/blis-registry, cost-model sets).
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, replace
 
 from pykernel.documents import Chip
-from pykernel.errors import RefusedError
+from pykernel.resolve.case import Case
 from pykernel.resolve.coefficients import Coefficients
-from pykernel.resolve.context_parallel import combining_operation
-from pykernel.resolve.engine import EngineSettings
-from pykernel.resolve.layout import Layout
-from pykernel.resolve.model_facts import ModelFacts, StackKind
-from pykernel.resolve.precision import Precision
-
-WIDEST_SWEPT_GROUP = 16
-"""Collectives were measured at 2, 4, 8 and 16 ranks; a wider group uses the widest that its part has."""
+from pykernel.resolve.model_facts import StackKind
+from pykernel.resolve.sweeps import Sweep
 
 ATTENTION_KINDS = ("gqa", "swa", "mla", "sparse_mla")
 RECURRENT_KINDS = ("mamba2", "kda", "gdn")
@@ -111,114 +103,84 @@ class Laws:
     host: HostLaw
 
 
-def lift_laws(
-    coefficients: Coefficients,
-    chip: Chip,
-    layout: Layout,
-    precision: Precision,
-    facts: ModelFacts,
-    settings: EngineSettings,
-    combine: str,
-) -> Laws:
-    """The laws of a deployment. Raises `RefusedError` for a required coefficient that is missing or unusable."""
-    hbm = _hbm_rate(coefficients, chip)
-    gemm = _gemm(coefficients, precision)
-    collectives = {
-        (operation, group): _collective(coefficients, operation, layout.groups[group].width, chip.name)
-        for operation, group in _collectives(layout, combine)
-    }
-    kinds = facts.priced_kinds(settings.draft_tokens > 0)
-    recurrent = _recurrent(coefficients, kinds)
-    decode, prefill = _attention(coefficients, kinds)
+def lift_laws(case: Case) -> Laws:
+    """The laws of a deployment whose required coefficients are there."""
+    coefficients = case.coefficients
+    decode, prefill = _attention(coefficients, case.priced_attentions)
     return Laws(
-        hbm, gemm, decode, prefill, recurrent, _imbalance(coefficients, kinds), collectives, _host(coefficients)
+        hbm_bytes_per_second=hbm_rate(coefficients, case.chip),
+        gemm=_gemm(coefficients, case.precision.suffix),
+        decode=decode,
+        prefill=prefill,
+        recurrent=_recurrent(coefficients, case.priced_mixers),
+        imbalance=_imbalance(coefficients, case.priced_kinds),
+        collectives={
+            (sweep.operation, sweep.group): _collective(coefficients, sweep, case.chip.name) for sweep in case.sweeps
+        },
+        host=_host(coefficients),
     )
 
 
-def _hbm_rate(coefficients: Coefficients, chip: Chip) -> float:
-    derate = coefficients.required("hbm_derate", "it scales the part's memory bandwidth")
-    rate = chip.bw_peak_tbs * 1e12 * derate
-    if not (rate > 0 and math.isfinite(rate)):
-        raise RefusedError(f"hbm_derate is {derate}, which gives {rate} bytes/s; it must give a positive rate")
-    return rate
+def hbm_rate(coefficients: Coefficients, chip: Chip) -> float:
+    """Bytes/s that the part's memory sustains; 0 without its derate."""
+    return chip.bw_peak_tbs * 1e12 * coefficients.get("hbm_derate", 0.0)
 
 
-def _gemm(coefficients: Coefficients, precision: Precision) -> GemmLaw:
-    suffix = precision.suffix
-    why = f"it sets the efficiency of dense work on weights served in {precision.served}"
+def _gemm(coefficients: Coefficients, suffix: str) -> GemmLaw:
     names = (f"gemm_eps_max_{suffix}", f"gemm_m_half_{suffix}")
-    law = GemmLaw(coefficients.required(names[0], why), coefficients.required(names[1], why), names)
-    shape = [name for name in (f"gemm_n_half_{suffix}", f"gemm_k_half_{suffix}") if name in coefficients]
-    if len(shape) == 1:
-        raise RefusedError(
-            f"only {shape[0]} is given for weights served in {precision.served}; a shape-aware ramp needs both "
-            f"gemm_n_half_{suffix} and gemm_k_half_{suffix}",
-            "scenario.coefficients",
-        )
-    if shape:
-        n_half, k_half = (coefficients[name] for name in shape)
-        law = replace(law, names=(*names, *shape), by_shape=True, n_half=n_half, k_half=k_half)
-    return law
+    law = GemmLaw(coefficients[names[0]], coefficients[names[1]], names)
+    shape = (f"gemm_n_half_{suffix}", f"gemm_k_half_{suffix}")
+    if not all(name in coefficients for name in shape):
+        return law
+    n_half, k_half = (coefficients[name] for name in shape)
+    return replace(law, names=(*names, *shape), by_shape=True, n_half=n_half, k_half=k_half)
 
 
-def _recurrent(coefficients: Coefficients, layers: list[StackKind]) -> dict[str, RecurrentLaw]:
+def _recurrent(coefficients: Coefficients, kinds: frozenset[str]) -> dict[str, RecurrentLaw]:
+    """By kind of mixer; one without a positive pair is not charged."""
     laws = {}
-    for kind in _in_order(RECURRENT_KINDS, layers, "RecurrentUpdate", "recurrent_kind"):
-        consequence = f"{kind} mixers are not charged"
-        floor = coefficients.optional(f"recurrent_decode_floor_{kind}", consequence)
-        rate = coefficients.optional(f"recurrent_decode_rate_{kind}", consequence)
-        if floor > 0 and rate > 0:
-            names = (f"recurrent_decode_floor_{kind}", f"recurrent_decode_rate_{kind}")
+    for kind in RECURRENT_KINDS:
+        names = (f"recurrent_decode_floor_{kind}", f"recurrent_decode_rate_{kind}")
+        floor, rate = (coefficients.get(name, 0.0) for name in names)
+        if kind in kinds and floor > 0 and rate > 0:
             laws[kind] = RecurrentLaw(_ns(floor), rate * 1e6, names)
     return laws
 
 
-def _in_order(vocabulary: tuple[str, ...], layers: list[StackKind], op: str, key: str) -> list[str]:
-    """The members of a vocabulary that nodes of these layers use, in the vocabulary's order."""
-    used = {getattr(node, key) for layer in layers for node in layer.nodes(op)}
-    return [name for name in vocabulary if name in used]
-
-
-def _attention(coefficients: Coefficients, layers: list[StackKind]) -> tuple[dict[str, DecodeLaw], PrefillLaw]:
-    """Decode law by attention kind, and the prefill law; absent coefficients are disclosed, not required."""
-    kinds = _in_order(ATTENTION_KINDS, layers, "Attention", "kind")
-    if not kinds:
-        return {}, PrefillLaw(0, 0.0)
-    floor = _ns(coefficients.optional("attention_decode_floor", "no floor is charged for decode attention"))
-    rate = 1e6 * coefficients.optional("attention_decode_rate", "decode attention reads at the memory rate, no floor")
-    own_rates = {
-        kind: 1e6
-        * coefficients.optional(f"attention_decode_rate_{kind}", f"{kind} layers use the part-wide floor and rate")
-        for kind in kinds
-        if kind != "gqa"
-    }
+def _attention(coefficients: Coefficients, kinds: frozenset[str]) -> tuple[dict[str, DecodeLaw], PrefillLaw]:
+    """Decode law by attention kind, and the prefill law; a kind without a rate of its own has the part-wide pair."""
+    floor = _ns(coefficients.get("attention_decode_floor", 0.0))
+    rate = 1e6 * coefficients.get("attention_decode_rate", 0.0)
     decode = {}
-    for kind in kinds:
-        decode[kind] = DecodeLaw(floor, rate, ("attention_decode_floor", "attention_decode_rate"))
-        if own_rates.get(kind, 0.0) > 0:
+    for kind in ATTENTION_KINDS:
+        own = 1e6 * own_attention_rate(coefficients, kind)
+        if kind in kinds and own > 0:
             own_floor = _ns(coefficients.get(f"attention_decode_floor_{kind}", 0.0))
             suffix = f"_{kind}" if own_floor else ""
             names = (f"attention_decode_floor{suffix}", f"attention_decode_rate_{kind}")
-            decode[kind] = DecodeLaw(own_floor or floor, own_rates[kind], names)
-    prefill = PrefillLaw(
-        _ns(coefficients.optional("attention_prefill_floor", "no floor is charged for prefill attention")),
-        coefficients.optional("attention_prefill_work_scale", "prefill attention runs as dense work, no floor"),
-        ("attention_prefill_floor", "attention_prefill_work_scale"),
-    )
-    return decode, prefill
+            decode[kind] = DecodeLaw(own_floor or floor, own, names)
+        elif kind in kinds:
+            decode[kind] = DecodeLaw(floor, rate, ("attention_decode_floor", "attention_decode_rate"))
+    names = ("attention_prefill_floor", "attention_prefill_work_scale")
+    prefill = PrefillLaw(_ns(coefficients.get(names[0], 0.0)), coefficients.get(names[1], 0.0), names)
+    return decode, prefill if kinds else PrefillLaw(0, 0.0)
+
+
+def own_attention_rate(coefficients: Coefficients, kind: str) -> float:
+    """Bytes/us of a kind's own decode rate; full attention has none but the part-wide one."""
+    return 0.0 if kind == "gqa" else coefficients.get(f"attention_decode_rate_{kind}", 0.0)
 
 
 def _imbalance(coefficients: Coefficients, layers: list[StackKind]) -> float:
     """Factor on routed arithmetic for uneven routing; 1 where it is absent or not positive."""
-    if not any(layer.routed_experts for layer in layers):
-        return 1.0
-    factor = coefficients.optional("moe_routing_imbalance_median", "routing is taken as even")
+    routes = any(layer.routed_experts for layer in layers)
+    factor = coefficients.get("moe_routing_imbalance_median", 0.0) if routes else 0.0
     return factor if factor > 0 else 1.0
 
 
 def _host(coefficients: Coefficients) -> HostLaw:
     def cost(name: str) -> int:
-        return _ns(coefficients.optional(f"host_{name}", "this host cost is zero"))
+        return _ns(coefficients.get(f"host_{name}", 0.0))
 
     return HostLaw(
         admission_token_ns=cost("admission_per_token"),
@@ -232,60 +194,12 @@ def _host(coefficients: Coefficients) -> HostLaw:
     )
 
 
-def _ns(microseconds: float) -> int:
-    return int(microseconds * 1000)
-
-
-# ---- collectives -----------------------------------------------------------------------------------------------
-
-
-def _collectives(layout: Layout, combine: str) -> list[tuple[str, str]]:
-    """The operations and groups that this layout may launch; the first four are looked up even on one GPU."""
-    wanted = [("all_reduce", "tensor"), ("all_gather", "tensor"), ("reduce_scatter", "tensor"), ("alltoall", "expert")]
-    if layout.dcp > 1:
-        wanted += [("all_gather", "decode_context"), (combining_operation(layout, combine), "decode_context")]
-    if layout.pcp > 1:
-        wanted.append(("all_gather", "prefill_context"))
-    return wanted
-
-
-def _collective(coefficients: Coefficients, operation: str, width: int, chip: str) -> CollectiveLaw:
-    suffix = chip.replace("-", "_")
-    measured = measured_widths(coefficients, operation, chip)
-    chosen = _nearest_width(width, measured, operation, chip)
-
-    names = tuple(
-        f"collective_{part}_{operation}_fp16_{chosen}rank_{suffix}"
-        for part in ("floor", "transition_rate", "peak_rate")
-    )
+def _collective(coefficients: Coefficients, sweep: Sweep, chip: str) -> CollectiveLaw:
+    suffix = f"{sweep.operation}_fp16_{sweep.chosen}rank_{chip.replace('-', '_')}"
+    names = tuple(f"collective_{part}_{suffix}" for part in ("floor", "transition_rate", "peak_rate"))
     floor, transition, peak = (coefficients[name] for name in names)
     return CollectiveLaw(_ns(floor), transition * 1e6, peak * 1e6, names)
 
 
-def measured_widths(coefficients: Coefficients, operation: str, chip: str) -> list[int]:
-    """Group widths for which floor, transition rate and peak rate of an operation are all in scope, ascending."""
-    suffix = chip.replace("-", "_")
-    floor = re.compile(rf"collective_floor_{operation}_fp16_([1-9]\d*)rank_{re.escape(suffix)}")
-    widths = [int(match[1]) for name in coefficients if (match := floor.fullmatch(name))]
-    return sorted(
-        width
-        for width in widths
-        if all(
-            f"collective_{part}_{operation}_fp16_{width}rank_{suffix}" in coefficients
-            for part in ("peak_rate", "transition_rate")
-        )
-    )
-
-
-def _nearest_width(width: int, measured: list[int], operation: str, chip: str) -> int:
-    if measured and width <= measured[0]:
-        return measured[0]
-    if width in measured:
-        return width
-    if measured and width > WIDEST_SWEPT_GROUP:
-        return measured[-1]
-    found = ", ".join(map(str, measured)) or "none"
-    raise RefusedError(
-        f"{operation} over {width} ranks is not measured on {chip}; widths measured completely: {found}",
-        "scenario.coefficients",
-    )
+def _ns(microseconds: float) -> int:
+    return int(microseconds * 1000)

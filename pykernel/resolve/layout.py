@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Cluster, Engine, Fabric, Parallel, Rules
-from pykernel.errors import RefusedError
-from pykernel.resolve.record import Record
 
 GATHER_BACKENDS = frozenset({"", "naive", "allgather_reducescatter"})
 """All-to-all backends that gather dense tokens; with expert parallelism every other one routes the selected ones."""
@@ -79,14 +77,8 @@ def resolve_layout(
     chip: Chip,
     fabric: Fabric | None,
     rules: Rules,
-    record: Record,
 ) -> Layout:
-    """The layout of a pool. Raises `RefusedError` for pipeline parallelism, which is not priced."""
-    if parallel.pp > 1:
-        raise RefusedError(
-            f"pp is {parallel.pp}: pipeline parallelism is not priced; the nearest that is: pp 1 with a wider tp",
-            "parallel.pp",
-        )
+    """The layout of a pool; its pipeline stages are not part of it, since more than one is refused."""
     tp, dp, pcp, dcp = parallel.tp, parallel.dp, max(parallel.pcp, 1), max(parallel.dcp, 1)
     block = tp * pcp * dp
     expert_parallel = parallel.enable_expert_parallel
@@ -106,7 +98,7 @@ def resolve_layout(
         expert_parallel=expert_parallel,
         sequence_parallel_moe=rules.sequence_parallel_moe(engine.all2all_backend, expert_parallel, tp, dp),
         routed_dispatch=expert_parallel and engine.all2all_backend not in GATHER_BACKENDS,
-        all_reduce_backend=_all_reduce_backend(cluster, parallel, engine, rules, rack_domain, record),
+        all_reduce_backend=_all_reduce_backend(cluster, parallel, engine, rules, rack_domain),
         nodes_spanned=_nodes_spanned(cluster, max(tp, moe_width, tp * pcp), rack_domain),
         rack_domain=rack_domain,
         link_ratio=_link_ratio(chip, fabric),
@@ -133,18 +125,13 @@ def _link_ratio(chip: Chip, fabric: Fabric | None) -> float:
     return chip.intra_node_bw_gbps / fabric.inter_node_bw_gbps
 
 
-def _all_reduce_backend(
-    cluster: Cluster, parallel: Parallel, engine: Engine, rules: Rules, rack_domain: bool, record: Record
-) -> str:
-    """`custom` or `nccl`; a request for the custom kernel that cannot be honoured is recorded as an override."""
-    tp = parallel.tp
-    if engine.disable_custom_all_reduce or engine.allreduce_backend == "nccl":
-        return "nccl"
-    if not rules.supports_custom_all_reduce(tp):
-        reason = f"the custom all-reduce kernel does not support {tp} ranks"
-    elif tp > cluster.gpus_per_node and not rack_domain:
-        reason = f"{tp} ranks exceed the {cluster.gpus_per_node} GPUs of a node and no multi-node NVLink joins them"
-    else:
-        return "custom"
-    record.override("allreduce_backend", "custom", "nccl", reason)
-    return "nccl"
+def wants_custom_all_reduce(engine: Engine) -> bool:
+    """Whether a deployment asks for the engine's own all-reduce kernel, which it does unless it opts out."""
+    return not engine.disable_custom_all_reduce and engine.allreduce_backend != "nccl"
+
+
+def _all_reduce_backend(cluster: Cluster, parallel: Parallel, engine: Engine, rules: Rules, rack_domain: bool) -> str:
+    """`custom` where it is asked for, exists for the width and has a link to every rank; else `nccl`."""
+    in_reach = parallel.tp <= cluster.gpus_per_node or rack_domain
+    honoured = wants_custom_all_reduce(engine) and rules.supports_custom_all_reduce(parallel.tp) and in_reach
+    return "custom" if honoured else "nccl"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Engine, Node
-from pykernel.errors import RefusedError
 from pykernel.resolve.coefficients import Coefficients
 from pykernel.resolve.engine import EngineSettings
 from pykernel.resolve.layout import Layout
@@ -20,8 +19,6 @@ DEFAULT_UTILIZATION = 0.92
 
 MOST_BYTES = 2**60
 """Of any one figure; far above every machine, and small enough that sums are exact integers."""
-
-_WHY = "memory cannot be sized without it (sets cost-model-memory and cost-model-primitives)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,39 @@ class MemoryFacts:
     in_flight_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryNames:
+    """The coefficients that size a deployment's memory; `communicator` is empty where no group is wider than a rank."""
+
+    workspace: str
+    graphs: str
+    activation_floor: str
+    activation_buffers: str
+    communicator: str
+
+    def sizes(self) -> list[str]:
+        """Those that are a number of bytes."""
+        return [name for name in (self.workspace, self.graphs, self.activation_floor, self.communicator) if name]
+
+
+def memory_names(coefficients: Coefficients, layout: Layout, facts: ModelFacts, mode: str) -> MemoryNames:
+    """The names for a layout and a graph mode."""
+    family = "moe" if facts.experts else "dense"
+    alone = max(layout.tp, layout.moe_width, layout.pcp, layout.dcp) == 1
+    return MemoryNames(
+        workspace="engine_workspace_bytes",
+        graphs=f"cudagraph_capture_bytes_{mode.lower()}",
+        activation_floor="activation_scratch_floor_bytes",
+        activation_buffers=snapped(coefficients, f"activation_buffer_count_{family}", min(layout.tp, 8)),
+        communicator="" if alone else snapped(coefficients, "nccl_communicator_bytes", layout.tp),
+    )
+
+
+def is_size(value: float) -> bool:
+    """Whether a coefficient's value can be a number of bytes."""
+    return 0 <= value <= MOST_BYTES
+
+
 def resolve_memory(
     coefficients: Coefficients,
     chip: Chip,
@@ -53,27 +83,17 @@ def resolve_memory(
     settings: EngineSettings,
     hidden_size: int,
 ) -> MemoryFacts:
-    """The facts of a deployment. Raises `RefusedError` for a coefficient that is missing or is no size."""
-
-    def size(name: str) -> int:
-        return _whole(name, coefficients.required(name, _WHY))
-
-    workspace = size("engine_workspace_bytes")
-    graphs = size(f"cudagraph_capture_bytes_{settings.graphs.mode.lower()}")
-    floor = size("activation_scratch_floor_bytes")
-    family = "moe" if facts.experts else "dense"
-    buffers = coefficients.required(snapped(coefficients, f"activation_buffer_count_{family}", min(layout.tp, 8)), _WHY)
-    alone = max(layout.tp, layout.moe_width, layout.pcp, layout.dcp) == 1
-    communicator = 0 if alone else size(snapped(coefficients, "nccl_communicator_bytes", layout.tp))
+    """The facts of a deployment whose memory coefficients are there and are sizes."""
+    names = memory_names(coefficients, layout, facts, settings.graphs.mode)
     return MemoryFacts(
         device_bytes=max(int(min(chip.memory_gib * 2.0**30, MOST_BYTES)), 1),
         utilization=engine.gpu_memory_utilization or DEFAULT_UTILIZATION,
-        activation_buffers=buffers,
+        activation_buffers=coefficients[names.activation_buffers],
         activation_width=_activation_width(facts, hidden_size),
-        activation_floor_bytes=floor,
-        graph_bytes=graphs,
-        communicator_bytes=communicator,
-        workspace_bytes=workspace,
+        activation_floor_bytes=int(coefficients[names.activation_floor]),
+        graph_bytes=int(coefficients[names.graphs]),
+        communicator_bytes=int(coefficients[names.communicator]) if names.communicator else 0,
+        workspace_bytes=int(coefficients[names.workspace]),
         in_flight_tokens=settings.max_num_batched_tokens * batches_in_flight(engine),
     )
 
@@ -81,12 +101,6 @@ def resolve_memory(
 def batches_in_flight(engine: Engine) -> int:
     """Steps that are scheduled before the first is settled: one more with async scheduling, which is the default."""
     return 1 if engine.async_scheduling is False else 2
-
-
-def _whole(name: str, value: float) -> int:
-    if not 0 <= value <= MOST_BYTES:
-        raise RefusedError(f"coefficient {name} is {value}, which is no number of bytes", "scenario.coefficients")
-    return int(value)
 
 
 def _activation_width(facts: ModelFacts, hidden_size: int) -> int:

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pykernel.documents import LayerKind, ModelGraph, Node
-from pykernel.errors import RefusedError
 
 LATENT_KINDS = frozenset({"mla", "sparse_mla"})
 DSA_LATENT_WIDTH = 576
@@ -48,6 +47,8 @@ class ModelFacts:
 
     kinds: tuple[StackKind, ...]
     draft_kinds: tuple[StackKind, ...] = ()
+    undeclared_drafts: tuple[str, ...] = ()
+    """Layer kinds that the speculator names and the graph does not declare."""
 
     @property
     def layers(self) -> int:
@@ -112,15 +113,12 @@ def model_facts(model: ModelGraph) -> ModelFacts:
     """The facts of a model whose graph has been validated."""
     declared = {kind.id: kind for kind in model.layer_kinds}
     draft = model.speculator.stack.layers() if model.speculator else []
-    return ModelFacts(_counted(model.stack.layers(), declared), _counted(draft, declared))
+    undeclared = tuple(dict.fromkeys(id_ for id_ in draft if id_ not in declared))
+    draft = [id_ for id_ in draft if id_ in declared]
+    return ModelFacts(_counted(model.stack.layers(), declared), _counted(draft, declared), undeclared)
 
 
 def _counted(layers: list[str], declared: dict[str, LayerKind]) -> tuple[StackKind, ...]:
-    for id_ in layers:
-        if id_ not in declared:
-            raise RefusedError(
-                f"the speculator names layer kind {id_!r}, declared are {', '.join(declared)}", "model.speculator.stack"
-            )
     counts = Counter(layers)  # keeps the order of first appearance
     return tuple(StackKind(declared[id_], count, _primary(declared[id_])) for id_, count in counts.items())
 

@@ -1,12 +1,13 @@
-"""Number formats: what the weights are served in, what the part computes in, what the cache stores."""
+"""Number formats: what the weights are served in, what the part computes in, what the cache stores.
+
+A name that `refusals` turns down resolves to the checkpoint's own format here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Engine, ModelGraph
-from pykernel.errors import RefusedError
-from pykernel.resolve.model_facts import LATENT_KINDS, ModelFacts
 
 WEIGHT_BYTES = {
     "fp32": 4.0,
@@ -29,7 +30,7 @@ STORED_BYTES = WEIGHT_BYTES | {
 PACKED_CELL_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """Bytes of one token of one layer in the packed latent formats (flashmla_sparse.py at v0.31.0)."""
 
-_SERVED_AS = {
+SERVED_AS = {
     **dict.fromkeys(("fp8", "ptpc_fp8", "fbgemm_fp8", "modelopt"), "fp8"),
     **dict.fromkeys(("modelopt_fp4", "nvfp4"), "nvfp4"),
     "mxfp4": "mxfp4",
@@ -38,7 +39,7 @@ _SERVED_AS = {
     ),
 }
 
-_CACHE_BYTES = {
+CACHE_BYTES = {
     "float16": 2.0,
     "bfloat16": 2.0,
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla"), 1.0),
@@ -46,14 +47,14 @@ _CACHE_BYTES = {
     "nvfp4_ds_mla": 0.5,
 }
 
-_UNSIZED_CACHES = frozenset(
+UNSIZED_CACHES = frozenset(
     {
         *("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"),
         *("int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"),
     }
 )
 
-_RECURRENT_CACHES = {"": 2.0, "auto": 2.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
+RECURRENT_CACHES = {"auto": 2.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 """Bytes of one element of recurrent state; `auto` is the 16-bit type that the model computes in."""
 
 
@@ -93,13 +94,10 @@ class Precision:
         return WEIGHT_BYTES[stated or self.served]
 
 
-def resolve_precision(model: ModelGraph, facts: ModelFacts, engine: Engine, chip: Chip) -> Precision:
-    """The formats of a deployment. Raises `RefusedError` for one the engine or the laws do not know."""
+def resolve_precision(model: ModelGraph, engine: Engine, chip: Chip) -> Precision:
+    """The formats of a deployment; `peak_flops` is 0 for a part that cannot compute in the format served."""
     served = _served(model, engine)
     suffix, tflops = _compute_format(served, chip)
-    if not tflops > 0:
-        raise RefusedError(f"the part {chip.name} states no peak for weights served in {served}", "engine.quantization")
-    _check_cache_dtype(engine, facts)
     own_state = engine.mamba_ssm_cache_dtype
     return Precision(
         served,
@@ -107,20 +105,13 @@ def resolve_precision(model: ModelGraph, facts: ModelFacts, engine: Engine, chip
         tflops * 1e12,
         _cache_bytes(engine.cache_dtype, served),
         engine.cache_dtype,
-        convolution_bytes=_RECURRENT_CACHES[engine.mamba_cache_dtype],
-        stated_state_bytes=_RECURRENT_CACHES[own_state] if own_state not in ("", "auto") else 0.0,
+        convolution_bytes=RECURRENT_CACHES.get(engine.mamba_cache_dtype, 2.0),
+        stated_state_bytes=RECURRENT_CACHES.get(own_state, 0.0) if own_state != "auto" else 0.0,
     )
 
 
 def _served(model: ModelGraph, engine: Engine) -> str:
-    served = _SERVED_AS.get(engine.quantization)
-    if served is None:
-        known = ", ".join(sorted(name for name in _SERVED_AS if name))
-        raise RefusedError(
-            f"quantization is {engine.quantization!r}, whose weight width is not known; priced are {known}, "
-            "or none for the checkpoint's own format",
-            "engine.quantization",
-        )
+    served = SERVED_AS.get(engine.quantization, "checkpoint")
     return model.global_.weight_dtype if served == "checkpoint" else served
 
 
@@ -137,36 +128,5 @@ def _compute_format(served: str, chip: Chip) -> tuple[str, float]:
 
 
 def _cache_bytes(cache_dtype: str, served: str) -> float:
-    if cache_dtype in ("", "auto"):
-        # The cache follows the model's dtype, never a quantized weight format.
-        return max(WEIGHT_BYTES[served], 2.0)
-    return _CACHE_BYTES[cache_dtype]
-
-
-def _check_cache_dtype(engine: Engine, facts: ModelFacts) -> None:
-    cache = engine.cache_dtype
-    kinds = facts.attention_kinds
-    packed = cache.endswith("_ds_mla")
-    latent = kinds & LATENT_KINDS
-    if cache == "fp8_inc":
-        why = "no attention backend on an NVIDIA part takes it"
-    elif packed and kinds != {"sparse_mla"}:
-        why = f"the packed latent format needs sparse latent attention, this model has {_named(kinds)}"
-    elif cache.startswith("nvfp4") and not packed and latent:
-        why = f"no latent attention backend takes it, and this model has {_named(latent)}"
-    elif cache in _UNSIZED_CACHES:
-        why = "its page layout is not sized"
-    elif cache not in ("", "auto") and cache not in _CACHE_BYTES:
-        why = f"it is no cache type of the engine; accepted are auto, {', '.join(sorted(_CACHE_BYTES))}"
-    else:
-        why = ""
-    if why:
-        raise RefusedError(f"cache_dtype is {cache!r}: {why}", "engine.cache_dtype")
-    for name in ("mamba_cache_dtype", "mamba_ssm_cache_dtype"):
-        if getattr(engine, name) not in _RECURRENT_CACHES:
-            accepted = ", ".join(known for known in _RECURRENT_CACHES if known)
-            raise RefusedError(f"{name} is {getattr(engine, name)!r}, accepted are {accepted}", f"engine.{name}")
-
-
-def _named(kinds: set[str] | frozenset[str]) -> str:
-    return ", ".join(sorted(kinds)) or "no attention"
+    """Bytes of one element; `auto` follows the model's dtype, never a quantized weight format."""
+    return CACHE_BYTES.get(cache_dtype) or max(WEIGHT_BYTES[served], 2.0)

@@ -1,22 +1,49 @@
-"""What resolution has to tell the user: settings filled in, requests overridden, numbers that are missing.
+"""What resolution has to tell the user: refusals, settings filled in, requests overridden, numbers that are missing.
 
-One `Record` collects them while a deployment is resolved, in the order in which they are found.
+One `Record` collects them while a deployment is resolved. It either stops at the first refusal, which is what building
+a kernel needs, or notes every one, for a report on a whole deployment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pykernel.errors import RefusedError
 from pykernel.interface import CoefficientOrigin, Override
+
+if TYPE_CHECKING:
+    from pykernel.resolve.case import Case
+    from pykernel.resolve.refusals import Refusal
 
 KERNEL_ASSUMPTION_SET = "pykernel"
 """The coefficient set named by the kernel's own assumptions; no registry set may have this name."""
 
 
 class Record:
-    """The assumptions and overrides of one resolution."""
+    """The refusals, assumptions and overrides of one resolution, each in the order in which it was found.
 
-    def __init__(self) -> None:
+    `collecting`: note refusals instead of raising the first.
+    """
+
+    def __init__(self, *, collecting: bool = False) -> None:
+        self.collecting = collecting
+        self.refusals: list[RefusedError] = []
         self.assumptions: list[CoefficientOrigin] = []
         self.overrides: list[Override] = []
+
+    def check(self, rows: Iterable[Refusal], case: Case) -> bool:
+        """Whether no row refuses the case. Raises `RefusedError` for the first that does, unless it collects."""
+        held = True
+        for row in rows:
+            found = row.finds(case)
+            if found:
+                held = False
+                error = row.error(found, case)
+                if not self.collecting:
+                    raise error
+                self.refusals.append(error)
+        return held
 
     def assume(self, name: str, value: object, reason: str) -> None:
         """Note that `name` was not stated and `value` is used, because of `reason`."""

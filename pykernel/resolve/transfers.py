@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Fabric, StorageTier
-from pykernel.errors import RefusedError
 from pykernel.resolve.coefficients import Coefficients
 from pykernel.resolve.laws import CollectiveLaw
 from pykernel.resolve.layout import Layout
@@ -52,12 +51,9 @@ def resolve_links(
     `dispatch` is the all-to-all of the expert group, whose floor is the least time of a handoff.
     """
     tiers = {tier.name: tier for tier in storage if tier is not None}
-    for name in tiers:
-        if len(name.encode()) > LONGEST_TIER_NAME or "\0" in name:
-            raise RefusedError(f"the storage class {name!r} has a name of more than {LONGEST_TIER_NAME} bytes")
     node = chip.intra_node_bw_gbps * 1e9
     between = fabric.inter_node_bw_gbps * 1e9 if fabric is not None else 0.0
-    host = coefficients.optional("host_link_bandwidth", "transfers to storage are not bounded by the host link") * 1e6
+    host = coefficients.get("host_link_bandwidth", 0.0) * 1e6
     return Links(
         tiers=tuple(
             Tier(

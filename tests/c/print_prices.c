@@ -24,6 +24,20 @@ static void print_laws(const example *e, uint32_t seed) {
            pk_collective_seconds(&e->laws[1], bytes), pk_span_factor(&e->groups[1], PK_SPAN_RING, 1 + bytes));
 }
 
+/* Memory and transfers, at sizes whose last bits count. */
+static void print_memory(const pk_kernel *kernel, uint32_t seed) {
+    uint32_t state = seed;
+    int64_t tokens = (int64_t)example_random(&state) << example_random(&state) % 38;
+    int64_t bytes = pk_sequence_variable_bytes(kernel, tokens);
+    pk_placement source = {0, 0, 0, 0}, target = {(int64_t)(seed % 2), 0, 1, 0};
+    pk_capacity capacity = PK_CAPACITY_INIT;
+    (void)pk_kv_capacity(kernel, 0, 0.8 + seed * 1e-4, 0, &capacity, NULL);
+    printf("%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", bytes,
+           pk_max_tokens_for(kernel, bytes - 1), pk_sequence_bounded_bytes_at(kernel, tokens, tokens / 3),
+           capacity.bytes, pk_tier_time_ns(kernel, 1, PK_TO_TIER, bytes, (int64_t)(seed % 9)),
+           pk_pd_transfer_time_ns(kernel, tokens, &source, &target), pk_admission_overhead_ns(kernel, tokens));
+}
+
 /* A part so slow that a step takes weeks: nanoseconds then hold nearly every bit of the seconds they came from, which
  * truncation would hide at a usual 20 ms. */
 static void slow_down(example *e) {
@@ -52,5 +66,9 @@ int main(void) {
         pk_kernel_free(kernel);
     }
     for (uint32_t seed = 0; seed < 1000; seed++) print_laws(&e, seed);
+    pk_kernel *kernel = NULL;
+    if (pk_kernel_new(&e.spec, &kernel, NULL) != PK_OK) return 1;
+    for (uint32_t seed = 0; seed < 1000; seed++) print_memory(kernel, seed);
+    pk_kernel_free(kernel);
     return 0;
 }

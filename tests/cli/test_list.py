@@ -45,8 +45,9 @@ def test_lines_say_what_a_document_is(command: Command) -> None:
     for said in (
         "minimax-m2.5-h200-disagg minimax-m2.5 h200 prefill tp 8; decode tp 4 dp 2",
         "minimax-m2.5-h200-ep16 minimax-m2.5 h200 tp 8 dp 2 ep",
-        "deepseek-v3 61 layers hidden 7,168 fp8 mla attention 256 experts, 8 a token",
-        "llama-3.1-70b-instruct 80 layers hidden 8,192 bf16 gqa attention dense",
+        "deepseek-v3 61 layers fp8 mla 256 experts, 8 a token",
+        "llama-3.1-70b-instruct 80 layers bf16 gqa dense",
+        "nemotron-3.5-lightning-nvfp4-b200-tp1 nemotron-3.5-light.. b200 tp 1",
         "h200 141 GiB 4.8 TB/s links 450 GB/s TFLOP/s 989.5 16-bit, 1,979 fp8",
         "ib-400g 50 GB/s a GPU RDMA",
         "cost-model-host-overheads 7 entries 7 assumed",

@@ -24,7 +24,7 @@ def test_blocks_are_what_the_fixed_bytes_leave_of_the_budget(name: str, blocks: 
 
 
 def test_a_setting_given_in_the_call_takes_the_place_of_the_deployments() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = pykernel.new(fresh())
     total = kernel.fixed_bytes().total
     assert kernel.kv_capacity(gpu_memory_bytes=2 * total, gpu_memory_utilization=1.0).bytes == total
     unstated = pykernel.new(fresh(gpu_memory_utilization=0.0))
@@ -32,7 +32,7 @@ def test_a_setting_given_in_the_call_takes_the_place_of_the_deployments() -> Non
 
 
 def test_sequences_fill_blocks() -> None:
-    room = pykernel.open(DEEPSEEK).kv_capacity()
+    room = pykernel.new(fresh()).kv_capacity()
     for tokens in (1, 16, 17, 4096, 32_768, room.tokens, room.tokens + 1):
         assert room.sequences(tokens) == room.blocks // -(-tokens // 16)
     assert room.sequences(room.tokens + 1) == 0
@@ -81,7 +81,7 @@ def test_a_model_without_room_is_refused_with_its_sizes(change: object, words: t
 
 
 def test_a_budget_smaller_than_a_block_is_refused() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = pykernel.new(fresh())
     total = kernel.fixed_bytes().total
     with pytest.raises(RefusedError, match="no block of 16 tokens fits"):
         kernel.kv_capacity(gpu_memory_bytes=total + 16 * 35_136 - 1, gpu_memory_utilization=1.0)
@@ -90,7 +90,7 @@ def test_a_budget_smaller_than_a_block_is_refused() -> None:
 
 
 def test_what_is_held_before_the_budget_must_fit_beside_it() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = pykernel.new(fresh())
     outside = kernel.pre_snapshot_bytes()
     device = 141 * 2**30
     for free, fits in ((outside, True), (outside - 2**20, False)):
@@ -113,13 +113,13 @@ def test_what_is_held_before_the_budget_must_fit_beside_it() -> None:
 def test_an_argument_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     [name] = wrong
     with pytest.raises(ArgumentError, match=name):
-        pykernel.open(DEEPSEEK).kv_capacity(**wrong)  # type: ignore[arg-type]
+        pykernel.new(fresh()).kv_capacity(**wrong)  # type: ignore[arg-type]
 
 
 def test_sizes_beyond_an_integer_of_64_bits_stop_there() -> None:
-    room = pykernel.open(DEEPSEEK).kv_capacity(gpu_memory_bytes=2**70, gpu_memory_utilization=1.0)
+    room = pykernel.new(fresh()).kv_capacity(gpu_memory_bytes=2**70, gpu_memory_utilization=1.0)
     assert 0 < room.blocks < INT64_MAX and room.device_bytes == INT64_MAX
-    assert pykernel.open(DEEPSEEK).kv_capacity(gpu_memory_bytes=2**62).bytes < 2**62
+    assert pykernel.new(fresh()).kv_capacity(gpu_memory_bytes=2**62).bytes < 2**62
 
 
 @pytest.mark.parametrize("scenario", pykernel.documents.list_scenarios())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -59,6 +60,7 @@ def stated(**engine: object) -> pykernel.Inputs:
     return inputs
 
 
+@cache
 def built(name: str) -> pykernel.CostModel:
     return pykernel.new(KERNELS[name]())
 

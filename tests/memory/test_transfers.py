@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from functools import cache
 
 import pytest
 
@@ -19,6 +20,11 @@ from tests.memory.test_sequences import hybrid, stated
 INT64_MAX = 2**63 - 1
 HERE, BESIDE, AFAR = Placement(0, 0, "prefill"), Placement(1, 0, "decode"), Placement(2, 1, "decode")
 DISAGG = "minimax-m2.5-h200-disagg"
+
+
+@cache
+def deepseek() -> pykernel.CostModel:
+    return pykernel.open(DEEPSEEK)
 
 
 def nanoseconds(seconds: float) -> int:
@@ -45,12 +51,12 @@ def nanoseconds(seconds: float) -> int:
 def test_a_transfer_takes_its_latency_or_its_bytes_at_the_shared_rate(
     tier: str, direction: str, size: int, depth: int, ns: int
 ) -> None:
-    assert pykernel.open(DEEPSEEK).tier_time_ns(tier, direction, size, depth) == ns
+    assert deepseek().tier_time_ns(tier, direction, size, depth) == ns
 
 
 @pytest.mark.parametrize("name", ["", "CPU_DRAM", "cpu_dram ", "tape"])
 def test_a_tier_that_does_not_exist_is_never_reached(name: str) -> None:
-    assert pykernel.open(DEEPSEEK).tier_time_ns(name, Direction.TO_TIER, 1, 1) == INT64_MAX
+    assert deepseek().tier_time_ns(name, Direction.TO_TIER, 1, 1) == INT64_MAX
 
 
 def with_tier(**changes: float) -> pykernel.CostModel:
@@ -84,7 +90,7 @@ def test_without_a_host_link_nothing_bounds_the_device_and_that_is_disclosed() -
 
 
 def test_laws_of_a_tier() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = deepseek()
     for tier in ("cpu_dram", "nvme_gen3", "nvme_gen4", "s3", "sata_ssd"):
         for way in (Direction.TO_TIER, Direction.FROM_TIER):
             latency = kernel.tier_time_ns(tier, way, 0, 1)
@@ -240,6 +246,7 @@ def test_each_pool_moves_what_its_own_ranks_hold() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_decode_context_ranks_change_no_handoff(ranks: int) -> None:
+    """Law 45, of what moves between pools."""
     for tokens in (1, 100, 131_072):
         assert payload(spread(fresh(), dcp=ranks), tokens) == payload(fresh(), tokens)
 
@@ -324,17 +331,17 @@ def test_only_the_relation_of_placements_matters() -> None:
 
 
 def test_without_a_fabric_the_nodes_link_serves_between_nodes() -> None:
-    demand = pykernel.open(DEEPSEEK).pd_transfer_demand(1024, HERE, AFAR)
+    demand = deepseek().pd_transfer_demand(1024, HERE, AFAR)
     assert {use.bytes_per_second for use in demand.links} == {450e9}
 
 
 def test_a_placement_must_be_one() -> None:
     with pytest.raises(ArgumentError, match=r"target is a tuple, accepted is a pykernel\.Placement"):
-        pykernel.open(DEEPSEEK).pd_transfer_demand(1, HERE, (0, 0))  # type: ignore[arg-type]
+        deepseek().pd_transfer_demand(1, HERE, (0, 0))  # type: ignore[arg-type]
 
 
 def test_transfers_too_long_to_count_stop_at_the_largest() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = deepseek()
     assert kernel.pd_transfer_demand(2**62, HERE, AFAR).bytes == INT64_MAX
     assert kernel.pd_transfer_time_ns(10**12, HERE, AFAR) == nanoseconds(10**12 * 35_136 / 450e9)
     assert kernel.pd_transfer_time_ns(2**70, HERE, AFAR) == nanoseconds(float(INT64_MAX) / 450e9)
@@ -358,11 +365,11 @@ def test_transfers_too_long_to_count_stop_at_the_largest() -> None:
     ],
 )
 def test_admission_costs_a_request_and_each_token(tokens: int, ns: int) -> None:
-    assert pykernel.open(DEEPSEEK).admission_overhead_ns(tokens) == ns
+    assert deepseek().admission_overhead_ns(tokens) == ns
 
 
 def test_tokens_and_completions_cost_the_host_what_their_coefficients_say() -> None:
-    kernel = pykernel.open(DEEPSEEK)
+    kernel = deepseek()
     assert (kernel.output_token_overhead_ns(), kernel.completion_overhead_ns()) == (45_900, 777_300)
 
 

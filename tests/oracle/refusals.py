@@ -26,7 +26,9 @@ def check(inputs: Inputs, layout: Layout, stack: list[KindPlan], mode: str, sett
             raise RefusedError(f"pcp needs latent attention everywhere, {kind.name} is not", "parallel.pcp")
     if layout.dcp > 1 and kinds - {"sparse_mla"}:
         raise RefusedError("pcp with dcp needs sparse latent attention everywhere", "parallel.dcp")
-    # vllm v0.31.0: sparse latent prefill-context parallelism runs without graphs only.
+    # vllm v0.31.0: no prefill that ranks share is captured whole, and a sparse latent one not at all.
+    if settings.engine_defaults and mode == "FULL":
+        raise RefusedError("graph mode FULL does not run under pcp", "engine.cudagraph_mode")
     if settings.engine_defaults and layout.dcp <= 1 and "sparse_mla" in kinds and mode != "NONE":
         raise RefusedError("sparse latent attention under pcp needs graph mode NONE", "engine.cudagraph_mode")
 

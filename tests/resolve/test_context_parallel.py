@@ -1,6 +1,6 @@
 """Context parallelism: which models may share a sequence, how ranks combine what they found, what they keep in a row.
 
-The second half is the choice of a sparse latent backend and of its cache format, which depends on those widths.
+Which sparse latent backend runs under those widths is tested in test_sparse.py.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from pykernel import Batch, Inputs, Kernel, RefusedError, Request, rules
-from pykernel.documents import Engine, Offload, OffloadTier, PdTransfer
+from pykernel.documents import Offload, OffloadTier, PdTransfer
 from pykernel.resolve import Resolved, resolve
-from pykernel.resolve.record import Record
-from pykernel.resolve.sparse_backend import resolve_sparse_cache
 
 Fresh = Callable[..., Inputs]
 
@@ -98,6 +96,7 @@ def test_one_exchange_does_not_run_beside_a_shared_prefill(fresh: Fresh) -> None
 def test_only_the_collectives_of_the_combine_are_looked_up(
     engine: dict[str, str], widths: dict[str, int], operations: set[str], fresh: Fresh
 ) -> None:
+    """Law 46."""
     found = resolve(shared(fresh(), engine=engine, **widths)).laws.collectives
     assert {operation for operation, group in found if group == "decode_context"} == operations
 
@@ -162,6 +161,7 @@ def test_how_many_tokens_a_rank_keeps_in_a_row(
 
 
 def test_interleave_moves_short_contexts_and_not_whole_stripes(fresh: Fresh) -> None:
+    """Law 47."""
     one, block = (
         Kernel(shared(fresh(), dcp=8, engine={"block_size": 64, "cp_kv_cache_interleave_size": size}))
         for size in (1, 64)
@@ -223,79 +223,6 @@ def test_sparse_pages_are_multiples_of_64(block: int, accepted: bool, fresh: Fre
 
 
 HOPPER, BLACKWELL = "deepseek-v3-h200-fp8-tp8", "deepseek-v3-b200-fp4-tp4"
-REFUSED = ""
-
-
-def allocated(fresh: Fresh, part: str, cache: str, combine: str = "ag_rs", heads: int = 64, **widths: int) -> str:
-    """The allocated format, or nothing where the deployment is refused."""
-    documents = fresh(part)
-    layout = resolve(documents).layout
-    layout = dataclasses.replace(layout, **({"tp": 8, "pcp": 1, "dcp": 1} | widths))
-    try:
-        return resolve_sparse_cache(Engine(cache_dtype=cache), documents.chip, layout, heads, combine, Record())
-    except RefusedError:
-        return REFUSED
-
-
-@pytest.mark.parametrize(
-    ("part", "cache", "widths", "format_"),
-    [
-        (HOPPER, "fp8", {"tp": 4, "dcp": 2}, "fp8_ds_mla"),
-        (HOPPER, "fp8", {"tp": 2, "dcp": 2}, REFUSED),
-        (HOPPER, "fp8_e4m3", {"tp": 8, "dcp": 2}, REFUSED),
-        (HOPPER, "auto", {"tp": 4, "dcp": 2}, REFUSED),
-        (HOPPER, "bfloat16", {"tp": 4, "dcp": 2}, REFUSED),
-        (HOPPER, "fp8_e4m3", {}, "fp8_e4m3"),
-        (HOPPER, "fp8", {}, "fp8_ds_mla"),
-        (HOPPER, "fp8_ds_mla", {}, "fp8_ds_mla"),
-        (HOPPER, "", {}, "auto"),
-        (HOPPER, "nvfp4_ds_mla", {}, REFUSED),
-        (HOPPER, "fp8_e5m2", {}, REFUSED),
-        (BLACKWELL, "nvfp4_ds_mla", {}, "nvfp4_ds_mla"),
-        (BLACKWELL, "fp8", {}, "fp8"),
-        (BLACKWELL, "fp8", {"tp": 2, "pcp": 4}, "fp8"),
-        (BLACKWELL, "fp8", {"tp": 2, "pcp": 4, "dcp": 4}, "fp8_ds_mla"),
-        (BLACKWELL, "bfloat16", {"tp": 2, "pcp": 4, "dcp": 4}, REFUSED),
-        (BLACKWELL, "fp8", {"tp": 2, "dcp": 2}, "fp8"),
-        (BLACKWELL, "auto", {"tp": 4, "dcp": 2}, "auto"),
-        (BLACKWELL, "auto", {"tp": 2, "dcp": 2}, REFUSED),
-    ],
-)
-def test_the_first_backend_that_takes_a_deployment_decides_its_cache(
-    part: str, cache: str, widths: dict[str, int], format_: str, fresh: Fresh
-) -> None:
-    assert allocated(fresh, part, cache, **widths) == format_
-
-
-@pytest.mark.parametrize(
-    ("heads", "combine", "widths", "accepted"),
-    [
-        (128, "ag_rs", {"dcp": 8}, False),
-        (128, "ag_rs", {"dcp": 4}, True),
-        (128, "ag_rs", {"pcp": 2, "dcp": 16}, False),
-        (128, "ag_rs", {"pcp": 2, "dcp": 2}, True),
-        (64, "a2a", {"dcp": 2}, False),
-        (64, "ag_rs", {"dcp": 2}, True),
-    ],
-)
-def test_a_packed_cache_is_shared_only_where_heads_pad_alike(
-    heads: int, combine: str, widths: dict[str, int], accepted: bool, fresh: Fresh
-) -> None:
-    assert (allocated(fresh, HOPPER, "fp8", combine, heads, **widths) != REFUSED) is accepted
-
-
-@pytest.mark.parametrize(
-    ("part", "accepted"), [("h200", True), ("l40s", False), ("a100-80", False), ("a100-sxm", False)]
-)
-def test_sparse_latent_attention_needs_hopper(part: str, accepted: bool, fresh: Fresh) -> None:
-    documents = fresh()
-    layout = resolve(documents).layout
-    documents.chip.name = part
-    if accepted:
-        assert resolve_sparse_cache(Engine(cache_dtype="fp8"), documents.chip, layout, 128, "ag_rs", Record())
-        return
-    with pytest.raises(RefusedError, match=rf"compute capability.*{part}"):
-        resolve_sparse_cache(Engine(cache_dtype="fp8"), documents.chip, layout, 128, "ag_rs", Record())
 
 
 def test_a_cache_stored_otherwise_than_stated_is_an_override(fresh: Fresh) -> None:

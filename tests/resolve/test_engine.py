@@ -15,10 +15,8 @@ import pytest
 import pykernel
 from pykernel import Batch, Inputs, Kernel, Repos, Request
 from pykernel.documents import Engine, Speculative, hardware, list_chips
-from pykernel.errors import RefusedError
 from pykernel.resolve import resolve
 from pykernel.resolve.engine import GRAPH_MODES, EngineSettings, capture_sizes, resolve_engine
-from pykernel.resolve.record import Record
 
 Fresh = Callable[..., Inputs]
 
@@ -90,9 +88,6 @@ def test_a_stated_maximum_is_cut_to_the_grid_and_the_budget(stated: int, widest:
 def test_stated_sizes_are_taken_as_they_are_up_to_the_budget() -> None:
     assert capture_sizes(8, 1_000, 1, 512, stated=(7, 999, 7, 5_000, 33)) == [7, 33, 999]
     assert capture_sizes(8, 1_000, 1, 512, stated=(7, 999), stated_maximum=999) == [7, 999]
-    for disagreeing in (7, 998, 1_000):
-        with pytest.raises(RefusedError, match=f"{disagreeing}.*999"):
-            capture_sizes(8, 1_000, 1, 512, stated=(7, 999), stated_maximum=disagreeing)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +105,7 @@ def test_stated_sizes_are_taken_as_they_are_up_to_the_budget() -> None:
 def test_a_step_at_the_ceiling_is_captured_and_one_above_is_not(
     scenario: str, changes: dict[str, Any], ceiling: int, fresh: Fresh
 ) -> None:
+    """Law 40."""
     documents = fresh(scenario)
     engine(documents, **({"cudagraph_mode": "FULL_AND_PIECEWISE"} | changes))
     kernel = Kernel(documents)
@@ -232,7 +228,7 @@ def test_parts_before_hopper_page_a_latent_cache_by_16(part: str, fresh: Fresh) 
     documents.chip.name = part
     for cache_bytes in (1.0, 2.0):
         precision = replace(found.precision, cache_element_bytes=cache_bytes)
-        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, precision, Record())
+        settings = resolve_engine(engine(documents), documents.chip, found.layout, found.facts, precision)
         assert settings.block_size == 16
 
 
@@ -258,22 +254,18 @@ def test_parts_before_hopper_page_a_latent_cache_by_16(part: str, fresh: Fresh) 
 def test_limits_follow_the_memory_of_the_part(
     name: str, memory_gib: float, budget: int, sequences: int, fresh: Fresh
 ) -> None:
-    documents, record = fresh(DENSE), Record()
+    documents = fresh(DENSE)
     found = resolve(documents)
     documents.chip.name, documents.chip.memory_gib = name, memory_gib
-    settings = resolve_engine(
-        engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, found.precision, record
-    )
+    settings = resolve_engine(engine(documents, **UNSTATED), documents.chip, found.layout, found.facts, found.precision)
     assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (budget, sequences)
-    values = {origin.name: origin.scope.partition(":")[0] for origin in record.assumptions}
-    assert (values["max_num_batched_tokens"], values["max_num_seqs"]) == (str(budget), str(sequences))
 
 
 @pytest.mark.parametrize("chip_name", list_chips())
 def test_limits_of_every_bundled_part(chip_name: str, fresh: Fresh) -> None:
     found = resolve(documents := fresh(DENSE))
     chip = hardware.load_chip(Repos().catalog_root() / "hardware" / f"{chip_name}.yaml")
-    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, found.precision, Record())
+    settings = resolve_engine(engine(documents, **UNSTATED), chip, found.layout, found.facts, found.precision)
     budgets = {"a100-80": 2_048, "a100-sxm": 2_048, "l40s": 2_048, "h100": 8_192, "h200": 8_192}
     assert settings.max_num_batched_tokens == budgets.get(chip_name, 16_384)
 

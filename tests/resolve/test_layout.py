@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from pykernel import open_inputs, rules
-from pykernel.documents import Chip, Cluster, Engine, Fabric, Parallel
-from pykernel.errors import RefusedError
+from pykernel.documents import Chip, Cluster, Engine, Fabric, Parallel, Pool
+from pykernel.resolve.case import Case
+from pykernel.resolve.coefficients import Target, select
+from pykernel.resolve.disclosures import OVERRIDES
 from pykernel.resolve.layout import Layout, resolve_layout
-from pykernel.resolve.record import Record
+from pykernel.resolve.model_facts import model_facts
 
 RULES = rules("0.29.0")
 SEQUENCE_PARALLEL = (
@@ -43,12 +45,11 @@ def laid_out(
     rack: int = 0,
     part: Chip | None = None,
     fabric: Fabric | None = None,
-    record: Record | None = None,
     **engine: Any,
 ) -> Layout:
     cluster = Cluster("part", 99, node, gpus_per_rack=rack)
     parallel = Parallel(tp, 1, dp, pcp=pcp, dcp=dcp, enable_expert_parallel=ep)
-    return resolve_layout(cluster, parallel, Engine(**engine), part or chip(), fabric, RULES, record or Record())
+    return resolve_layout(cluster, parallel, Engine(**engine), part or chip(), fabric, RULES)
 
 
 # ---- widths --------------------------------------------------------------------------------------------------------
@@ -57,6 +58,7 @@ def laid_out(
 @pytest.mark.parametrize(("tp", "dp", "pcp"), list(itertools.product([1, 2, 8], [1, 2, 4], [0, 1, 2])))
 @pytest.mark.parametrize("ep", [False, True])
 def test_experts_are_shared_by_every_rank_of_the_engine(tp: int, dp: int, pcp: int, ep: bool) -> None:
+    """Law 37."""
     layout = laid_out(tp, dp, ep=ep, pcp=pcp)
     block = tp * dp * max(pcp, 1)
     assert layout.ep == (block if ep else 1)
@@ -70,11 +72,6 @@ def test_doubling_the_replicas_doubles_the_experts_ranks_where_they_are_parallel
     four, eight = laid_out(2, 4, ep=ep), laid_out(2, 8, ep=ep)
     assert eight.dp == 2 * four.dp
     assert eight.ep == (2 * four.ep if ep else 1)
-
-
-def test_pipeline_parallelism_is_refused() -> None:
-    with pytest.raises(RefusedError, match="pp is 2"):
-        resolve_layout(Cluster("part", 2, 8), Parallel(8, 2, 1), Engine(), chip(), None, RULES, Record())
 
 
 @pytest.mark.parametrize(
@@ -180,6 +177,13 @@ def test_a_group_inside_one_rack_scale_domain_does_not_cross(part: Chip, rack: i
     assert layout.rack_domain is (part.gpus_per_rack > 0 and part.intra_rack_bw_gbps > 0)
 
 
+def test_a_strided_group_stays_inside_a_rack_by_its_whole_reach() -> None:
+    part = chip(72, 900.0)
+    near, far = (laid_out(tp, pcp=4, node=4, part=part).groups["prefill_context"] for tp in (16, 32))
+    assert (near.width, near.stride, near.crosses_nodes) == (4, 16, False)
+    assert (far.width, far.stride, far.crosses_nodes) == (4, 32, True)
+
+
 def test_the_bundled_rack_scale_part_is_one_domain() -> None:
     part = open_inputs("minimax-m2.5-gb300-tp4").chip
     wide = laid_out(16, 4, ep=True, node=4, part=part)
@@ -190,30 +194,38 @@ def test_the_bundled_rack_scale_part_is_one_domain() -> None:
 # ---- all-reduce ----------------------------------------------------------------------------------------------------
 
 
+def overridden(found: Layout, node: int = 8, **engine: Any) -> list[str]:
+    """The reasons of what is overridden of an all-reduce under a layout."""
+    documents = open_inputs("llama-3.1-8b-h100-tp1")
+    documents.scenario.cluster = Cluster("part", 99, node)
+    pool = Pool("colocated", 99, Parallel(found.tp, 1, found.dp), Engine(**engine))
+    none = select([], Target("part", "model", found.tp, found.ep, found.nodes_spanned))
+    case = Case(documents, RULES, pool, model_facts(documents.model), found, none)
+    rows = [row for row in OVERRIDES if row.field == "allreduce_backend" and row.applies(case)]
+    assert all((row.requested(case), row.resolved(case)) == ("custom", "nccl") for row in rows)
+    return [row.reason(case) for row in rows]
+
+
 def test_a_custom_all_reduce_on_a_node_is_honoured_without_a_word() -> None:
-    record = Record()
-    assert laid_out(8, record=record).all_reduce_backend == "custom"
-    assert record.overrides == []
+    assert laid_out(8).all_reduce_backend == "custom"
+    assert overridden(laid_out(8)) == []
 
 
 @pytest.mark.parametrize("tp", [1, 3, 5, 12, 32])
 def test_a_width_the_custom_kernel_does_not_support_falls_back(tp: int) -> None:
-    record = Record()
-    assert laid_out(tp, node=32, record=record).all_reduce_backend == "nccl"
-    (override,) = record.overrides
-    assert (override.field, override.requested, override.resolved) == ("allreduce_backend", "custom", "nccl")
-    assert f"{tp} ranks" in override.reason and "support" in override.reason
+    found = laid_out(tp, node=32)
+    assert found.all_reduce_backend == "nccl"
+    (reason,) = overridden(found, node=32)
+    assert f"{tp} ranks" in reason and "unsupported rank count" in reason
 
 
 def test_ranks_beyond_a_node_fall_back_unless_nvlink_joins_the_nodes() -> None:
-    record = Record()
-    assert laid_out(16, record=record).all_reduce_backend == "nccl"
-    (override,) = record.overrides
-    assert (override.field, override.requested, override.resolved) == ("allreduce_backend", "custom", "nccl")
-    assert all(word in override.reason for word in ("16 ranks", "8 GPUs", "no multi-node NVLink"))
-    record = Record()
-    assert laid_out(16, part=chip(72, 900.0), record=record).all_reduce_backend == "custom"
-    assert record.overrides == []
+    assert laid_out(16).all_reduce_backend == "nccl"
+    (reason,) = overridden(laid_out(16))
+    assert all(word in reason for word in ("16 ranks", "8 GPUs", "no multi-node NVLink"))
+    joined = laid_out(16, part=chip(72, 900.0))
+    assert joined.all_reduce_backend == "custom"
+    assert overridden(joined) == []
 
 
 @pytest.mark.parametrize(
@@ -228,10 +240,9 @@ def test_ranks_beyond_a_node_fall_back_unless_nvlink_joins_the_nodes() -> None:
 )
 @pytest.mark.parametrize("tp", [3, 8])
 def test_who_opts_out_of_the_custom_all_reduce_is_not_overridden(tp: int, engine: dict[str, Any], backend: str) -> None:
-    record = Record()
-    found = laid_out(tp, record=record, **engine).all_reduce_backend
-    assert found == (backend if tp == 8 else "nccl")
-    assert bool(record.overrides) is (tp == 3 and backend == "custom")
+    found = laid_out(tp, **engine)
+    assert found.all_reduce_backend == (backend if tp == 8 else "nccl")
+    assert bool(overridden(found, **engine)) is (tp == 3 and backend == "custom")
 
 
 # ---- experts' traffic ----------------------------------------------------------------------------------------------

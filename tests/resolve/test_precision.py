@@ -10,19 +10,27 @@ import pytest
 from pykernel import Batch, Inputs, Kernel, Request
 from pykernel.documents import Chip
 from pykernel.errors import RefusedError
-from pykernel.resolve.model_facts import model_facts
-from pykernel.resolve.precision import Precision, resolve_precision
+from pykernel.resolve import examine
+from pykernel.resolve.precision import WEIGHT_BYTES, Precision
+from pykernel.resolve.refusals import FORMATS
+
+JUDGES = {"compute-peak", *(row.id for row in FORMATS)}
 
 Fresh = Callable[..., Inputs]
 
 DEEPSEEK, DENSE, WINDOWED = "deepseek-v3-h200-fp8-tp8", "llama-3.1-8b-h100-tp1", "gpt-oss-120b-h100-fp4-tp2"
 
 
-def precision(documents: Inputs, **engine: Any) -> Precision:
-    settings = documents.deployment.pools[documents.pool].engine
-    for name, value in engine.items():
+def precision(documents: Inputs, **changes: Any) -> Precision:
+    """The formats of the priced pool after setting some of its engine's; raises what refuses one of them."""
+    settings = documents.deployment.pools[0].engine
+    for name, value in changes.items():
         setattr(settings, name, value)
-    return resolve_precision(documents.model, model_facts(documents.model), settings, documents.chip)
+    found = examine(documents)
+    for error in found.refusals:
+        if error.rule in JUDGES:
+            raise error
+    return found.case.precision
 
 
 def with_peaks(chip: Chip, bf16: float, fp8: float, nvfp4: float) -> None:
@@ -67,10 +75,14 @@ def test_a_quantization_of_unknown_width_is_refused_by_name(quantization: str, f
 
 
 def test_weights_take_the_bytes_of_their_format(fresh: Fresh) -> None:
+    assert {
+        **dict.fromkeys(("bf16", "fp16"), 2),
+        **dict.fromkeys(("fp8", "int8"), 1),
+        **dict.fromkeys(("nvfp4", "mxfp4", "int4"), 0.5),
+        "fp32": 4,
+    } == WEIGHT_BYTES
     served = precision(fresh(DENSE), quantization="fp8")
-    widths = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "nvfp4": 0.5, "mxfp4": 0.5, "int4": 0.5}
-    assert {name: served.weight_bytes(name) for name in widths} == widths
-    assert served.weight_bytes("") == 1
+    assert (served.weight_bytes(""), served.weight_bytes("bf16"), served.weight_bytes("nvfp4")) == (1, 2, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +187,20 @@ def test_a_cache_is_refused_by_name_where_no_backend_takes_it(
         precision(fresh(scenario), cache_dtype=cache)
     assert repr(cache) in str(caught.value)
     assert caught.value.field == "engine.cache_dtype"
+
+
+@pytest.mark.parametrize(
+    ("cache", "reason"),
+    [
+        ("fp8_inc", "NVIDIA"),
+        ("turboquant_k8v4", "page layout"),
+        ("int8_per_token_head", "page layout"),
+        ("bogus", "auto, "),
+    ],
+)
+def test_a_refused_cache_says_why(cache: str, reason: str, fresh: Fresh) -> None:
+    with pytest.raises(RefusedError, match=reason):
+        precision(fresh(DENSE), cache_dtype=cache)
 
 
 @pytest.mark.parametrize("cache", ["fp8_ds_mla", "nvfp4_ds_mla"])

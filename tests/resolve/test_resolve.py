@@ -190,12 +190,12 @@ IN_ORDER: list[tuple[Callable[[Inputs], None], type[Exception], str]] = [
     (no_such_pool, ArgumentError, "pool 7"),
     (no_rules, ArgumentError, "engine_version"),
     (invalid, DocumentError, "chip.BwPeakTBs"),
-    (two_stages, RefusedError, "pp is 2"),
     (nothing_applies, RefusedError, "no coefficient"),
     (unknown_quantization, RefusedError, "'q7'"),
+    (two_stages, RefusedError, "pp is 2"),
     (unpriced, RefusedError, "dual-batch overlap"),
-    (unknown_mode, RefusedError, "'HALF'"),
     (no_derate, RefusedError, "hbm_derate"),
+    (unknown_mode, RefusedError, "'HALF'"),
 ]
 
 

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pykernel import models
-from pykernel.documents import coefficients, hardware, list_chips, list_coefficient_sets, list_fabrics, list_models
+from pykernel.documents import (
+    StorageTier,
+    coefficients,
+    hardware,
+    list_chips,
+    list_coefficient_sets,
+    list_fabrics,
+    list_models,
+)
 from pykernel.documents import storage as storage_documents
 from pykernel.documents.repos import Repos, load_model
 from pykernel.documents.rules import rules, versions
 from pykernel.hooks import CostModelEntry, DocumentEntry, hookimpl
 
 _BUNDLED = "bundled with pykernel"
+_LAWS = "inference-sim/blis-latency-kernel"
 
 
 def _files(names: Sequence[str], load: Callable[[Path], Any], path: Callable[[str], Path]) -> list[DocumentEntry]:
-    return [DocumentEntry(name, lambda name=name: load(path(name)), _BUNDLED) for name in names]
+    return [DocumentEntry(name, partial(load, path(name)), _BUNDLED) for name in names]
+
+
+def _same(tier: StorageTier) -> StorageTier:
+    return tier
 
 
 @hookimpl
 def pykernel_cost_models() -> list[CostModelEntry]:
-    return [
-        CostModelEntry(name, factory, models.SUMMARIES[name], "inference-sim/blis-latency-kernel")
-        for name, factory in models.MODELS.items()
-    ]
+    return [CostModelEntry(name, factory, models.SUMMARIES[name], _LAWS) for name, factory in models.MODELS.items()]
 
 
 @hookimpl
@@ -43,7 +54,7 @@ def pykernel_fabrics() -> list[DocumentEntry]:
 @hookimpl
 def pykernel_storage_tiers() -> list[DocumentEntry]:
     tiers = storage_documents.load(Repos().catalog_root() / "devices" / "storage.yaml")
-    return [DocumentEntry(tier.name, lambda tier=tier: tier, _BUNDLED) for tier in tiers]
+    return [DocumentEntry(tier.name, partial(_same, tier), _BUNDLED) for tier in tiers]
 
 
 @hookimpl
@@ -60,4 +71,4 @@ def pykernel_model_graphs() -> list[DocumentEntry]:
 
 @hookimpl
 def pykernel_rules_packs() -> list[DocumentEntry]:
-    return [DocumentEntry(version, lambda version=version: rules(version), _BUNDLED) for version in versions()]
+    return [DocumentEntry(version, partial(rules, version), _BUNDLED) for version in versions()]

@@ -68,63 +68,63 @@ class Hooks:
     def pykernel_cost_models(self) -> Sequence[CostModelEntry]:  # type: ignore[empty-body]
         """Cost models.
 
-            @hookimpl
-            def pykernel_cost_models():
-                return [CostModelEntry("roofline", Roofline, "datasheet peaks and bandwidth", "chip documents")]
+        @hookimpl
+        def pykernel_cost_models():
+            return [CostModelEntry("roofline", Roofline, "datasheet peaks and bandwidth", "chip documents")]
         """
 
     @hookspec
     def pykernel_chips(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Chips; each entry loads a `pykernel.documents.Chip` of its own name.
 
-            @hookimpl
-            def pykernel_chips():
-                return [DocumentEntry("mi300x", lambda: load_chip(HERE / "mi300x.yaml"), "AMD data sheet")]
+        @hookimpl
+        def pykernel_chips():
+            return [DocumentEntry("mi300x", lambda: load_chip(HERE / "mi300x.yaml"), "AMD data sheet")]
         """
 
     @hookspec
     def pykernel_fabrics(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Fabrics between nodes; each entry loads a `pykernel.documents.Fabric`.
 
-            @hookimpl
-            def pykernel_fabrics():
-                return [DocumentEntry("ib-800g", lambda: load_fabric(HERE / "ib-800g.yaml"), "line rate")]
+        @hookimpl
+        def pykernel_fabrics():
+            return [DocumentEntry("ib-800g", lambda: load_fabric(HERE / "ib-800g.yaml"), "line rate")]
         """
 
     @hookspec
     def pykernel_storage_tiers(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Tiers for KV offload; each entry loads a `pykernel.documents.StorageTier`.
 
-            @hookimpl
-            def pykernel_storage_tiers():
-                return [DocumentEntry("cxl", lambda: StorageTier("cxl", 28000, 28000, 0.4), "vendor figures")]
+        @hookimpl
+        def pykernel_storage_tiers():
+            return [DocumentEntry("cxl", lambda: StorageTier("cxl", 28000, 28000, 0.4), "vendor figures")]
         """
 
     @hookspec
     def pykernel_coefficient_sets(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Coefficient sets that a scenario may list; each entry loads a `pykernel.documents.CoefficientSet`.
 
-            @hookimpl
-            def pykernel_coefficient_sets():
-                return [DocumentEntry("my-cluster", lambda: coefficients.load(HERE / "my-cluster.yaml"), "own sweep")]
+        @hookimpl
+        def pykernel_coefficient_sets():
+            return [DocumentEntry("my-cluster", lambda: coefficients.load(HERE / "my-cluster.yaml"), "own sweep")]
         """
 
     @hookspec
     def pykernel_model_graphs(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Model graphs; each entry loads a `pykernel.documents.ModelGraph` of its own name.
 
-            @hookimpl
-            def pykernel_model_graphs():
-                return [DocumentEntry("my-model", lambda: graph.load(HERE / "graph.yaml"), "own checkpoint")]
+        @hookimpl
+        def pykernel_model_graphs():
+            return [DocumentEntry("my-model", lambda: graph.load(HERE / "graph.yaml"), "own checkpoint")]
         """
 
     @hookspec
     def pykernel_rules_packs(self) -> Sequence[DocumentEntry]:  # type: ignore[empty-body]
         """Rules of an engine release, named by its exact version; each entry loads a `pykernel.Rules`.
 
-            @hookimpl
-            def pykernel_rules_packs():
-                return [DocumentEntry("0.32.0", lambda: rules("0.32.0", HERE), "vLLM 0.32.0")]
+        @hookimpl
+        def pykernel_rules_packs():
+            return [DocumentEntry("0.32.0", lambda: rules("0.32.0", HERE), "vLLM 0.32.0")]
         """
 
 

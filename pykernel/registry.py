@@ -7,6 +7,7 @@ later of two that offer one name. What is left works.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 from collections.abc import Iterator, Mapping
@@ -18,8 +19,10 @@ from typing import Any
 import pluggy
 
 from pykernel import builtin
-from pykernel.errors import PluginError
+from pykernel.documents import Inputs, Rules
+from pykernel.errors import ArgumentError, PluginError, PykernelError
 from pykernel.hooks import KINDS, PROJECT, CostModelEntry, DocumentEntry, Hooks
+from pykernel.interface import CostModel
 
 ENVIRONMENT = "PYKERNEL_PLUGINS"
 """Names of the plug-ins to load, separated by commas; empty for none; unset for all that are installed."""
@@ -72,26 +75,61 @@ class Registry:
         """Every name of a kind, sorted."""
         return sorted(self.offers[kind])
 
-    def find(self, kind: str, name: str) -> Offer:
-        """The offer of a name. Raises `PluginError` with the nearest names and the plug-ins that failed."""
+    def from_plugin(self, kind: str, name: str) -> bool:
+        """Whether a plug-in, and not pykernel itself, offers a name."""
         offer = self.offers[kind].get(name)
+        return offer is not None and offer.origin.plugin != BUILTIN
+
+    def find(self, kind: str, name: str) -> Offer:
+        """The offer of a name. Raises `ArgumentError` with the nearest names and the plug-ins that failed."""
+        offer = self.offers[kind].get(name) if isinstance(name, str) else None
         if offer is None:
-            raise PluginError(_unknown(kind, name, self))
+            raise ArgumentError(_unknown(kind, name, self))
         return offer
 
-    def document(self, kind: str, name: str) -> Any:
-        """The document of a name. Raises `PluginError` when its plug-in cannot load it or loads something else."""
-        offer = self.find(kind, name)
+    def new(self, name: str, inputs: Inputs) -> CostModel:
+        """A cost model of a name. Raises `ArgumentError` for one that nobody offers, `PluginError` for one that fails.
+
+        What it raises of pykernel's own errors, such as `RefusedError`, passes as it is.
+        """
+        offer = self.find("cost_models", name)
         try:
-            loaded = offer.entry.load()
+            model = offer.entry.factory(inputs)
+        except PykernelError:
+            raise
         except Exception as error:
-            raise PluginError(f"plug-in {offer.origin}: {kind} {name} cannot be loaded: {_brief(error)}") from error
+            message = f"plug-in {offer.origin}: cost model {name} cannot be built: {_brief(error)}"
+            raise PluginError(message) from error
+        lacking = [method for method in _METHODS if not callable(getattr(model, method, None))]
+        if lacking:
+            found = f"{type(model).__name__}, which has no {', '.join(lacking)}"
+            raise PluginError(f"plug-in {offer.origin}: cost model {name} builds a {found}; accepted is a CostModel")
+        built: CostModel = model
+        return built
+
+    def document(self, kind: str, name: str) -> Any:
+        """A copy of the document of a name, the caller's to edit.
+
+        Raises `ArgumentError` for a name that nobody offers, `PluginError` when its plug-in cannot load it or loads
+        something else.
+        """
+        offer = self.find(kind, name)
+        what = f"plug-in {offer.origin}: {_singular(kind)} {name}"
+        try:
+            loaded = copy.deepcopy(offer.entry.load())
+        except Exception as error:
+            raise PluginError(f"{what} cannot be loaded: {_brief(error)}") from error
         if not isinstance(loaded, KINDS[kind]):
-            raise PluginError(
-                f"plug-in {offer.origin}: {kind} {name} loads a {type(loaded).__name__}, accepted is a "
-                f"{KINDS[kind].__name__}"
-            )
+            accepted = KINDS[kind].__name__
+            raise PluginError(f"{what} loads a {type(loaded).__name__}; accepted is a {accepted}")
+        own = loaded.engine_version if isinstance(loaded, Rules) else getattr(loaded, "name", "")
+        if own != name:
+            raise PluginError(f"{what} loads a document that names itself {own!r}; accepted is its name here")
         return loaded
+
+
+_METHODS = sorted(CostModel.__abstractmethods__)
+"""What any cost model must answer."""
 
 
 def build(plugins: Mapping[Origin, Any]) -> Registry:
@@ -107,31 +145,37 @@ def installed() -> Registry:
     """The registry of what is installed in this environment. Looked up once a process."""
     registry = Registry()
     _register(registry, Origin(BUILTIN), builtin)
-    for origin, point in _entry_points():
+    points, missing = _entry_points(os.environ.get(ENVIRONMENT))
+    for name in missing:
+        registry.failures.append(
+            Failure(Origin(name), f"no installed plug-in has this name, which {ENVIRONMENT} holds")
+        )
+    for origin, point in points:
         try:
             plugin = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             registry.failures.append(Failure(origin, f"importing {point.value} failed: {_brief(error)}"))
             continue
         _register(registry, origin, plugin)
     return registry
 
 
-def _entry_points() -> Iterator[tuple[Origin, metadata.EntryPoint]]:
-    """Entry points in the order of their distributions' and their own names, as PYKERNEL_PLUGINS allows."""
-    wanted = os.environ.get(ENVIRONMENT)
-    names = None if wanted is None else {name.strip() for name in wanted.split(",") if name.strip()}
+def _entry_points(wanted: str | None) -> tuple[list[tuple[Origin, metadata.EntryPoint]], list[str]]:
+    """Entry points in the order of their distributions' and their own names, and the wanted names that none has.
+
+    `wanted` names plug-ins, separated by commas; None stands for all.
+    """
+    names = None if wanted is None else list(dict.fromkeys(name.strip() for name in wanted.split(",") if name.strip()))
     if names is not None and not names:
-        return
+        return [], []
     found = []
     for point in metadata.entry_points(group=PROJECT):
-        distribution = point.dist
-        origin = Origin(
-            point.name, distribution.name if distribution else "", distribution.version if distribution else ""
-        )
         if names is None or point.name in names:
-            found.append((origin, point))
-    yield from sorted(found, key=lambda pair: (pair[0].distribution.lower(), pair[0].plugin))
+            by = point.dist
+            found.append((Origin(point.name, by.name if by else "", by.version if by else ""), point))
+    present = {origin.plugin for origin, _ in found}
+    order = sorted(found, key=lambda pair: (pair[0].distribution.lower(), pair[0].plugin, pair[1].value))
+    return order, [name for name in names or () if name not in present]
 
 
 def _register(registry: Registry, origin: Origin, plugin: Any) -> None:
@@ -141,16 +185,25 @@ def _register(registry: Registry, origin: Origin, plugin: Any) -> None:
     try:
         manager.register(plugin, name=origin.plugin)
         manager.check_pending()
+        _check_marked(plugin)
         offers = [Offer(kind, entry, origin) for kind in KINDS for entry in _entries(manager, kind)]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         registry.failures.append(Failure(origin, _misbehaviour(plugin, error)))
         return
     registry.loaded.append(origin)
     for offer in offers:
         taken = registry.offers[offer.kind].setdefault(offer.entry.name, offer)
         if taken is not offer:
-            reason = f"{offer.kind} {offer.entry.name} is offered by {taken.origin} already; the earlier one is kept"
+            reason = f"{_singular(offer.kind)} {offer.entry.name} is offered by {taken.origin} already, which is kept"
             registry.failures.append(Failure(origin, reason))
+
+
+def _check_marked(plugin: Any) -> None:
+    """Raise for a hook without its mark, which pluggy would pass over in silence."""
+    for kind in KINDS:
+        function = getattr(plugin, f"pykernel_{kind}", None)
+        if callable(function) and not hasattr(function, f"{PROJECT}_impl"):
+            raise TypeError(f"pykernel_{kind} is not marked; put @pykernel.hooks.hookimpl in front of it")
 
 
 def _entries(manager: pluggy.PluginManager, kind: str) -> Iterator[Any]:
@@ -164,25 +217,33 @@ def _entries(manager: pluggy.PluginManager, kind: str) -> Iterator[Any]:
             yield entry
 
 
-def _misbehaviour(plugin: Any, error: Exception) -> str:
+def _misbehaviour(plugin: Any, error: BaseException) -> str:
     """Why a plug-in was left out; a misspelt hook gets the nearest real one."""
     known = [f"pykernel_{kind}" for kind in KINDS]
     if isinstance(error, pluggy.PluginValidationError):
-        named = [name for name in dir(plugin) if name.startswith("pykernel_") and name not in known]
-        for name in named:
-            near = difflib.get_close_matches(name, known, n=1)
-            return f"there is no hook {name}" + (f"; did you mean {near[0]}" if near else f"; hooks: {', '.join(known)}")
+        for name in (name for name in dir(plugin) if name not in known):
+            if hasattr(getattr(plugin, name), f"{PROJECT}_impl"):
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}" if near else f"hooks are {', '.join(known)}"
+                return f"there is no hook {name}; {hint}"
     return _brief(error)
 
 
-def _unknown(kind: str, name: str, registry: Registry) -> str:
+def _unknown(kind: str, name: object, registry: Registry) -> str:
+    """What is wrong with a name that nobody offers."""
     names = registry.names(kind)
-    near = difflib.get_close_matches(name, names, n=1)
-    message = f"there is no {kind.replace('_', ' ').removesuffix('s')} {name!r}"
-    message += f"; did you mean {near[0]}" if near else ""
+    near = difflib.get_close_matches(str(name), names, n=1)
+    message = f"there is no {_singular(kind)} {name!r}"
     message += f"; known are {', '.join(names)}" if names else ""
+    message += f"; did you mean {near[0]}" if near else ""
     return message + "".join(f"; {failure}" for failure in registry.failures)
 
 
-def _brief(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _singular(kind: str) -> str:
+    return kind.replace("_", " ").removesuffix("s")
+
+
+def _brief(error: BaseException) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

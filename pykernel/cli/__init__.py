@@ -27,6 +27,8 @@ SUBCOMMANDS = {
     "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
     "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
+    "plugins": ("pykernel.cli.plugins", "list what pykernel and the installed plug-ins offer"),
+    "check": ("pykernel.cli.check", "hold a cost model to the laws"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
 

@@ -191,7 +191,7 @@ def _page(subject: Subject) -> int:
     """Tokens of a page: as deployed where that is stated, else discovered."""
     if subject.model.sequence_variable_bytes(1 << 20) == 0:
         raise Skipped("nothing grows with a sequence")
-    page = subject.pool.engine.block_size * max(subject.model.decode_context_parallel_width(), 1)
+    page: int = subject.pool.engine.block_size * max(subject.model.decode_context_parallel_width(), 1)
     page = max(page, subject.page_tokens)
     if page >= 1 << 20:
         raise Skipped("nothing grows with a sequence")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pykernel.batch import Batch
@@ -19,7 +20,7 @@ PLACEMENTS: dict[str, tuple[Placement, Placement]] = {
     "same rack": (Placement(0, 0, "prefill"), Placement(1, 0, "decode")),
     "two racks": (Placement(0, 0, "prefill"), Placement(1, 1, "decode")),
 }
-TIERS = ("cpu_dram", "nvme", "nvme_ssd", "object_store", "local_ssd", "no such tier")
+TIERS = ("cpu_dram", "nvme_gen4", "nvme_gen3", "sata_ssd", "s3", "no such tier")
 DIRECTIONS = (Direction.TO_TIER, Direction.FROM_TIER)
 
 Thunk = Callable[[], Any]
@@ -50,7 +51,7 @@ def observe(thunk: Thunk) -> Any:
 
 def steps(model: Any, batches: list[tuple[str, Batch]]) -> Iterator[tuple[str, Thunk]]:
     for name, batch in batches:
-        yield f"step_time of {name}", lambda batch=batch: model.step_time(batch)
+        yield f"step_time of {name}", partial(model.step_time, batch)
 
 
 def others(model: Any) -> Iterator[tuple[str, Thunk]]:
@@ -64,19 +65,19 @@ def others(model: Any) -> Iterator[tuple[str, Thunk]]:
     yield "provenance", lambda: sorted(plain(model.provenance()))
     for tokens in TOKENS:
         for name in ("sequence_variable_bytes", "sequence_bounded_bytes", "admission_overhead_ns"):
-            yield f"{name}({tokens})", lambda name=name, tokens=tokens: getattr(model, name)(tokens)
+            yield f"{name}({tokens})", partial(getattr(model, name), tokens)
         at = f"sequence_bounded_bytes_at({tokens}, 1)"
-        yield at, lambda tokens=tokens: model.sequence_bounded_bytes_at(tokens, 1)
+        yield at, partial(model.sequence_bounded_bytes_at, tokens, 1)
     for tier in TIERS:
         for way in DIRECTIONS:
             for size in SIZES:
                 call = f"tier_time_ns({tier}, {way}, {size}, 2)"
-                yield call, lambda tier=tier, way=way, size=size: model.tier_time_ns(tier, way, size, 2)
+                yield call, partial(model.tier_time_ns, tier, way, size, 2)
     for pair, ends in PLACEMENTS.items():
         for tokens in HANDOFF_TOKENS:
             for name in ("pd_transfer_demand", "pd_transfer_time_ns"):
                 call = f"{name}({tokens}, {pair})"
-                yield call, lambda name=name, tokens=tokens, ends=ends: getattr(model, name)(tokens, *ends)
+                yield call, partial(getattr(model, name), tokens, *ends)
 
 
 def calls(model: Any, batches: list[tuple[str, Batch]]) -> list[tuple[str, Thunk]]:

@@ -35,9 +35,9 @@ def unknown_tier(subject: Subject) -> Iterator[str]:
                 if (ns := subject.model.tier_time_ns(name, way, size, 1)) != INT64_MAX:
                     yield f"tier {name!r}, {way}, {size} bytes: {ns}"
     if subject.inputs is not None:
-        for tier in subject.inputs.storage:
-            if subject.model.tier_time_ns(tier.name, Direction.TO_TIER, 4096, 1) >= INT64_MAX:
-                yield f"tier {tier.name} takes forever"
+        for device in subject.inputs.storage:
+            if subject.model.tier_time_ns(device.name, Direction.TO_TIER, 4096, 1) >= INT64_MAX:
+                yield f"tier {device.name} takes forever"
     for tier, way in _grid(subject):
         for size in SIZES:
             ns = subject.model.tier_time_ns(tier, way, size, 2)

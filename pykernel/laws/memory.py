@@ -118,7 +118,7 @@ def no_time(subject: Subject) -> Iterator[str]:
             yield f"{name}: {after} ns, and {before} ns before memory cost three times as much"
 
 
-_MEMORY = ("activation_", "cuda_graph_", "cudagraph_", "comm_buffer", "communicator_", "nccl_buffer", "memory_")
+_MEMORY = ("activation_", "cudagraph_capture_bytes", "nccl_communicator_bytes", "engine_workspace_bytes")
 
 
 @_f("F8", "A wider expert group holds no more on the fullest rank.", "data parallelism doubled")

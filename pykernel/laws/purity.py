@@ -16,7 +16,7 @@ from typing import Any
 
 from pykernel.batch import Batch
 from pykernel.interface import RESOURCES, StepEstimate
-from pykernel.laws.batches import THRESHOLD
+from pykernel.laws.batches import THRESHOLD, equal
 from pykernel.laws.law import ADVICE, Skipped, Subject, law
 from pykernel.laws.observations import calls, differences, digest, observe, plain, shortened, vector
 
@@ -41,8 +41,11 @@ def repeats(subject: Subject) -> Iterator[str]:
     sweep="the whole vector forward, reversed and shuffled; batches of equal token counts one after the other",
 )
 def order(subject: Subject) -> Iterator[str]:
-    batches = _some(subject)
+    batches = [*_some(subject), ("8 x 1 token at 65536", equal(8, 1, 65536))]
     first = vector(subject.model, batches)
+    if subject.factory or (subject.build and subject.inputs):
+        backwards = reversed(calls(subject.again(), batches))
+        yield from differences(first, {name: observe(thunk) for name, thunk in backwards})
     for seed in (None, 7):
         shuffled = calls(subject.model, batches)
         if seed is None:

@@ -17,6 +17,7 @@ def parametrize_with_laws(
     inputs: Callable[[], Inputs],
     *,
     lacks: Iterable[str] | None = None,
+    laws: Iterable[str] | None = None,
     expected_failures: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a test the argument `law`, a function that raises unless the model holds that law.
@@ -25,9 +26,9 @@ def parametrize_with_laws(
         def test_laws(law):
             law()
 
-    A law in `expected_failures` becomes a strict xfail with its reason; one that cannot be tried is skipped.
+    `laws` are ids, by default of all that can fail. A law in `expected_failures` becomes a strict xfail with its reason; one that cannot be tried is skipped.
     """
-    expected = dict(expected_failures or {})
+    expected, chosen = dict(expected_failures or {}), None if laws is None else set(laws)
 
     @lru_cache(maxsize=1)
     def made() -> tuple[Any, Inputs]:
@@ -45,7 +46,7 @@ def parametrize_with_laws(
     parameters = [
         pytest.param(holds(law.id), id=law.id, marks=marks.get(law.id, []))
         for law in LAWS.values()
-        if law.standing != ADVICE
+        if law.standing != ADVICE and (chosen is None or law.id in chosen)
     ]
     return pytest.mark.parametrize("law", parameters)
 

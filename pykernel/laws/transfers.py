@@ -110,7 +110,7 @@ def host_cap(subject: Subject) -> Iterator[str]:
         entry.value
         for entries in subject.documents().coefficients
         for entry in entries.coefficients
-        if entry.name == "host_link_bandwidth"
+        if entry.name == "host_link_bandwidth" and subject.documents().chip.name in entry.scope.hardware
     ]
     rows = [row for row in subject.model.provenance() if row.name == "host_link_bandwidth"]
     if len(set(found)) != 1 or not rows:

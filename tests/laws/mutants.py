@@ -137,21 +137,14 @@ class AddsANanosecondToEveryThirdCall(Wrapper):
         return right
 
 
-@mutant("P2", "M2")
+@mutant("P2", "M2s")
 class RemembersByTokensAlone(Wrapper):
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self.seen: dict[int, StepEstimate] = {}
 
     def step_time(self, batch: Batch) -> StepEstimate:
-        return (
-            self.seen.setdefault(batch.tokens(), self.kernel.step_time(batch)) if len(batch) > 1 else self._late(batch)
-        )
-
-    def _late(self, batch: Batch) -> StepEstimate:
-        right = self.kernel.step_time(batch)
-        late = len(self.seen) > 12 and next(iter(batch)).computed > 1000
-        return StepEstimate(1, 1, "host", {"host": 1}) if late else right
+        return self.seen.setdefault(batch.tokens(), self.kernel.step_time(batch))
 
 
 @mutant("P3", "P6")
@@ -268,7 +261,14 @@ def takes_no_time(values: Any, batch: Batch, _: Any) -> None:
         values["overlap"] = 0
 
 
-@stepped("S6", "S6b")
+@stepped("S6b")
+def idles_on_the_memory(values: Any, batch: Batch, _: Any) -> None:
+    if not len(batch):
+        values["hbm"] += values["host"] + 10
+        totalled(values)
+
+
+@stepped("S6")
 def idles_for_free(values: Any, batch: Batch, _: Any) -> None:
     if not len(batch):
         values.update(dict.fromkeys(RESOURCES, 0), overlap=0, total=0)
@@ -312,7 +312,7 @@ def compares_two_ways(values: Any, batch: Batch, kernel: Any) -> None:
     totalled(values)
 
 
-@stepped("B4", "B5")
+@stepped("B4")
 def takes_budget_zero_for_no_sms(values: Any, batch: Batch, _: Any) -> None:
     if batch.sm_budget == 0:
         values["sm"] = 0
@@ -370,7 +370,14 @@ def charges_the_cache_by_request(values: Any, batch: Batch, kernel: Any) -> Any:
     return priced(kernel, [Request(one.scheduled, min(one.computed, 10), 10) for one in batch], batch)
 
 
-@stepped("M1", "M5", "M3", "M4")
+@stepped("M3")
+def drafts_are_a_bargain(values: Any, batch: Batch, _: Any) -> None:
+    width = max((one.scheduled for one in batch), default=1)
+    values["sm"], values["hbm"], values["overlap"] = values["sm"] // width**2, values["hbm"] // width**2, 0
+    totalled(values)
+
+
+@stepped("M1", "M4", "M5")
 def divides_by_tokens(values: Any, batch: Batch, _: Any) -> None:
     work = sum(one.scheduled + one.computed for one in batch) + 1
     values["hbm"], values["sm"] = 10**12 // work, 10**9 // work
@@ -731,10 +738,14 @@ def leaves_a_coefficient_out(rows: Any) -> Any:
     return tuple(row for row in rows if row.name != "hbm_derate")
 
 
-@telling("V3", "V4")
+@telling("V3")
 def discloses_no_assumption(rows: Any) -> Any:
-    keep = [replace(row, scope=": unknown") for row in rows if row.name == "block_size"]
-    return tuple([row for row in rows if row.set != pykernel.KERNEL_ASSUMPTION_SET] + keep)
+    return tuple(row for row in rows if row.set != pykernel.KERNEL_ASSUMPTION_SET)
+
+
+@telling("V4", on=PAIR)
+def hides_its_defaults(rows: Any) -> Any:
+    return tuple(replace(row, scope=": a default") if row.set == "pykernel" else row for row in rows)
 
 
 @telling("V5")
@@ -807,13 +818,6 @@ def fills_in_defaults(kernel: Any) -> Any:
 class IsAlwaysPoolZero(Wrapper):
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(replace(inputs, pool=0))
-
-
-@answering("deployment", "D3", on=DENSE)
-def deployment_is_the_result(kernel: Any) -> Any:
-    pool = kernel.deployment()
-    pool.engine.cache_dtype = "auto"
-    return pool
 
 
 @resolving("D3", on=DENSE)

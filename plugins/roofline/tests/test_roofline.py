@@ -7,6 +7,7 @@ from pykernel_roofline.model import Roofline, _pairs
 
 import pykernel
 from pykernel import Batch, Request
+from pykernel.laws import check_model
 
 SCENARIOS = [
     "qwen3-14b-h100-tp1",
@@ -57,3 +58,10 @@ def test_it_is_found_by_name() -> None:
     batch = decodes(8, 1000)
     inputs = pykernel.open_inputs("qwen3-14b-h100-tp1")
     assert pykernel.new(inputs, model="roofline").step_time(batch) == Roofline(inputs).step_time(batch)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_it_holds_the_laws(scenario: str) -> None:
+    inputs = pykernel.open_inputs(scenario)
+    report = check_model(Roofline(inputs), factory=Roofline, inputs=inputs)
+    assert report.ok, str(report)

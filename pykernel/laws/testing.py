@@ -26,7 +26,8 @@ def parametrize_with_laws(
         def test_laws(law):
             law()
 
-    `laws` are ids, by default of all that can fail. A law in `expected_failures` becomes a strict xfail with its reason; one that cannot be tried is skipped.
+    `laws` are ids, by default of all that can fail. A law in `expected_failures` becomes a strict xfail with its
+    reason; one that cannot be tried is skipped.
     """
     expected, chosen = dict(expected_failures or {}), None if laws is None else set(laws)
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pykernel.cli import main
+from pykernel.registry import Registry
 
 from .distributions import HEAD, ONE_MODEL, Install
 
@@ -55,11 +56,12 @@ def test_check_tells_what_does_not_pass(
 ) -> None:
     import pykernel.cli.plugins as command
 
-    built_in = {"blis", "blis-reference"}
     problem = command._problem
-    monkeypatch.setattr(
-        command, "_problem", lambda registry, *name: "" if name[1] in built_in else problem(registry, *name)
-    )
+
+    def of_plug_ins(registry: Registry, kind: str, name: str) -> str:
+        return problem(registry, kind, name) if name in ("wrong", "nothing") else ""
+
+    monkeypatch.setattr(command, "_problem", of_plug_ins)
     install("pykernel-wrong", "1.0", "wrong", BROKEN_ENTRIES)
     assert main(["plugins", "--check"]) == 1
     out = capsys.readouterr().out

@@ -26,7 +26,9 @@ PRICE = [
 
 def price(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(site), "PYKERNEL_PLUGINS": "roofline"}
-    return subprocess.run(PRICE, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *PRICE], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.toolchain

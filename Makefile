@@ -1,5 +1,5 @@
-# Everything a developer runs. `make demo` and `make test` need only Python 3.10+ with its headers and venv, a C
-# compiler, and PyPI; PYTHON and CC choose others than python3 and the compiler Python was built with.
+# Everything a developer runs. `make demo` needs only Python 3.10+ with its headers and venv, a C compiler, and PyPI;
+# `make test` a C++ compiler too. PYTHON and CC choose others than python3 and the compiler Python was built with.
 #
 # Tests run through the environment's `pytest`, never `python -m pytest`, which would put this folder on sys.path
 # and test the source tree instead of what is installed.
@@ -7,14 +7,18 @@
 PYTHON ?= python3
 VENV := .venv
 SANITIZE := build/sanitize
+PEERS := build/peers
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 CFLAGS_SHARED := $(shell cat csrc/cflags.txt)
 C_SOURCES := $(wildcard csrc/*.c)
-C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.txt csrc/binding/*)
+C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.hpp csrc/*.txt csrc/binding/* csrc/cmake/*)
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint bench configs cdef c-warnings sanitize prerequisites rebuild clean
+SCORE_ROWS ?= benchmarks/accuracy/measured.csv
+
+.PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake c-warnings sanitize
+.PHONY: prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
@@ -32,13 +36,43 @@ lint: $(VENV)/developed
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# Ratios of one run and tables of pytest-benchmark.
 bench: $(VENV)/developed
-	$(VENV)/bin/pytest --benchmark-enable --benchmark-only
+	$(VENV)/bin/pytest --benchmark-enable --benchmark-only benchmarks
+
+# The instructions of the hot calls, held to the committed ones where those are of this compiler.
+bench-counts: $(VENV)/developed
+	$(VENV)/bin/python benchmarks/instruction_counts.py --check
+
+# Side by side with what a user would take instead, from PyPI, on the same models and batches in one run; then the
+# table of benchmarks/RESULTS.md, with the figures of this machine.
+bench-peers: $(PEERS)/created $(BUILD_FILES)
+	$(PEERS)/bin/$(PIP) . 'aiconfigurator-core==0.12.0' numpy
+	$(PEERS)/bin/python benchmarks/report.py
+
+$(PEERS)/created: | prerequisites
+	$(PYTHON) -m venv --clear $(PEERS)
+	touch $@
 
 # Every config of a package that ships many, of which only the data is read.
 configs: $(VENV)/developed
 	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
 	$(VENV)/bin/pytest tests/derive/test_published_configs.py
+
+# Accuracy on measured serving rows, and the laws' own errors. The data package brings the tables and the raw rows.
+score: $(VENV)/developed
+	$(VENV)/bin/$(PIP) --editable '.[fit]' matplotlib
+	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
+	$(VENV)/bin/python -m benchmarks.accuracy.results --rows $(SCORE_ROWS)
+
+# Refits every coefficient from the tables, then the serving constants from the training rows.
+fit: $(VENV)/developed
+	$(VENV)/bin/$(PIP) --editable '.[fit]' matplotlib
+	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
+	$(VENV)/bin/pykernel fit --out build/fitted --plots
+	cp build/fitted/coefficients/*.yaml pykernel/data/registry/coefficients/
+	$(VENV)/bin/python -m benchmarks.accuracy.constants --rows $(SCORE_ROWS) \
+	  --out pykernel/data/registry/coefficients/calibrated-host.yaml
 
 rebuild:
 
@@ -57,6 +91,16 @@ $(VENV)/developed: $(VENV)/created $(BUILD_FILES) $(if $(wildcard pykernel/_nati
 	$(VENV)/bin/python csrc/binding/make_cdef.py --check
 	$(VENV)/bin/$(PIP) --editable '.[dev]'
 	touch $@
+
+# The library as its embedders build it: examples and their tests, an installation, and a project that finds that.
+cmake:
+	cmake -S csrc -B build/cmake -DCMAKE_INSTALL_PREFIX=$(CURDIR)/build/prefix -DCMAKE_INSTALL_LIBDIR=lib
+	cmake --build build/cmake
+	ctest --test-dir build/cmake --output-on-failure
+	cmake --install build/cmake
+	cmake -S tests/embed/consumer -B build/consumer -DCMAKE_PREFIX_PATH=$(CURDIR)/build/prefix
+	cmake --build build/consumer
+	ctest --test-dir build/consumer --output-on-failure
 
 # The core without Python: every source, the header alone, twice, and from C++.
 c-warnings:
@@ -79,5 +123,5 @@ sanitize: $(SANITIZE)/created
 	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest -m 'not toolchain and not slow'
 
 clean:
-	rm -rf build dist $(VENV) *.egg-info pykernel/*.so .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist $(VENV) *.egg-info pykernel/*.so pykernel/clib .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -exec rm -rf {} +

@@ -1,9 +1,11 @@
-/* One walk over the requests of a step: checks them and gathers the integer sums that the laws read. */
-#include "internal.h"
+/* One scan over the requests of a step checks them and gathers the integer sums that the laws read. It has no branches,
+ * so that compilers turn it into vector instructions; what it cannot rule out (prefills, requests that have nothing to
+ * attend, values near the limits) and bounds on what a decode reads are walked over once more. */
+#include "laws.h"
 
 #include <stdio.h>
 
-static pk_status check_header(const pk_batch *batch, pk_error *error) {
+PK__INLINE pk_status check_header(const pk_batch *batch, pk_error *error) {
     if (batch == NULL) return pk__fail(error, PK_NULL_ARGUMENT, "batch", "batch is NULL");
     pk_status status = pk__check_struct(batch->struct_size, batch->flags, sizeof *batch, "batch", error);
     if (status != PK_OK) return status;
@@ -48,6 +50,31 @@ static pk_status explain(const pk_batch *batch, pk_error *error) {
                     (long long)tokens, PK_MAX_BATCH_TOKENS);
 }
 
+/* ---- the scan ------------------------------------------------------------------------------------------------ */
+
+/* What one pass over the requests finds. Bits are gathered with OR and AND: no value is larger than the OR of all, all
+ * are equal when OR and AND agree, and none is 0 unless the AND is. */
+typedef struct findings {
+    uint64_t any_scheduled, any_computed; /* OR */
+    uint64_t every_scheduled;             /* AND */
+    uint64_t scheduled, context;          /* sums */
+} findings;
+
+static inline findings look_over(const pk_batch *batch) {
+    const int64_t *restrict scheduled = batch->scheduled, *restrict computed = batch->computed;
+    uint64_t any_scheduled = 0, any_computed = 0, every_scheduled = ~(uint64_t)0, tokens = 0, context = 0;
+    for (int64_t i = 0, count = batch->count; i < count; i++) {
+        uint64_t s = (uint64_t)scheduled[i], c = (uint64_t)computed[i];
+        any_scheduled |= s;
+        any_computed |= c;
+        every_scheduled &= s;
+        tokens += s;
+        context += s + c;
+    }
+    return (findings){any_scheduled, any_computed, every_scheduled, tokens, context};
+}
+
+/* Exact where look_over is only sure of values below 2^29. */
 static pk_status check_requests(const pk_batch *batch, pk_error *error) {
     /* A negative value or one of 2^31 and more leaves a bit in the upper half, so that one OR checks them all. */
     uint64_t seen = 0, longest = 0, tokens = (uint64_t)batch->pad_tokens;
@@ -58,112 +85,178 @@ static pk_status check_requests(const pk_batch *batch, pk_error *error) {
         longest = context > longest ? context : longest;
         tokens += scheduled & 0xffffffffu;
     }
-    uint64_t sign = 0;
-    if (batch->prompt_len != NULL)
-        for (int64_t i = 0; i < batch->count; i++) sign |= (uint64_t)batch->prompt_len[i];
-    if (batch->cached_tokens != NULL)
-        for (int64_t i = 0; i < batch->count; i++) sign |= (uint64_t)batch->cached_tokens[i];
-    bool fine = seen >> 31 == 0 && longest <= PK_MAX_REQUEST_TOKENS && tokens <= PK_MAX_BATCH_TOKENS && sign >> 63 == 0;
+    bool fine = seen >> 31 == 0 && longest <= PK_MAX_REQUEST_TOKENS && tokens <= PK_MAX_BATCH_TOKENS;
     return fine ? PK_OK : explain(batch, error);
 }
 
 pk_status pk_batch_check(const pk_batch *batch, pk_error *error) {
     pk_status status = check_header(batch, error);
-    return status != PK_OK ? status : check_requests(batch, error);
+    if (status != PK_OK) return status;
+    uint64_t sign = 0;
+    if (batch->prompt_len != NULL)
+        for (int64_t i = 0; i < batch->count; i++) sign |= (uint64_t)batch->prompt_len[i];
+    if (batch->cached_tokens != NULL)
+        for (int64_t i = 0; i < batch->count; i++) sign |= (uint64_t)batch->cached_tokens[i];
+    return sign >> 63 == 0 ? check_requests(batch, error) : explain(batch, error);
 }
 
-static int64_t entries_of(const pk_kernel *kernel, const pk_read_law *law, int64_t context) {
-    int64_t entries = pk_read_entries(law, context);
+/* ---- what decodes read under a bound ------------------------------------------------------------------------- */
+
+static inline int64_t entries_of(const pk_kernel *kernel, const pk_read_law *law, int64_t context) {
+    int64_t entries = pk__read_entries(law, context);
     if (!law->sharded || kernel->decode_ranks <= 1) return entries;
     /* Ranks share whole entries, so a fraction of one is rounded first; the shard then counts in entries. */
     int64_t ratio = law->law == PK_READ_SELECTED ? law->compress_ratio : 1;
-    return pk_decode_shard((2 * entries + ratio) / (2 * ratio), kernel->decode_ranks, kernel->interleave);
+    return pk__decode_shard((2 * entries + ratio) / (2 * ratio), kernel->decode_ranks, kernel->interleave);
 }
 
-static void scan_requests(const pk_batch *batch, int64_t width, pk__sums *sums) {
-    int64_t pairs4 = 0, context = 0;
-    for (int64_t i = 0; i < batch->count; i++) {
-        int64_t scheduled = batch->scheduled[i], computed = batch->computed[i];
-        sums->scheduled += scheduled;
-        sums->uniform_decode &= scheduled == width;
-        if (scheduled + computed == 0) continue; /* nothing to attend */
-        sums->attending += 1;
-        sums->any_computed |= computed > 0;
-        if (scheduled > batch->decode_threshold) {
-            sums->prefills += 1;
-            sums->prefill_tokens += scheduled;
-            pairs4 += pk_prefill_pairs4(scheduled, computed, 0);
-        } else {
-            sums->decodes += 1;
-            sums->decode_rows += scheduled;
-            context += scheduled + computed;
-        }
-    }
-    sums->reads[0] = context;
-    sums->pairs4[0] = pairs4;
-    sums->local_tokens = sums->scheduled;
-    sums->sampled_rows = sums->decode_rows + sums->prefills;
-}
-
-static int64_t sum_reads(const pk_batch *batch, const pk_kernel *kernel, const pk_read_law *law) {
+/* Of every request, whether it decodes or not. */
+static inline int64_t sum_entries_under(const pk_batch *batch, const pk_kernel *kernel, pk_read_law law) {
     int64_t entries = 0;
-    for (int64_t i = 0; i < batch->count; i++)
-        if (batch->scheduled[i] <= batch->decode_threshold)
-            entries += entries_of(kernel, law, batch->scheduled[i] + batch->computed[i]);
+    for (int64_t i = 0, count = batch->count; i < count; i++)
+        entries += entries_of(kernel, &law, batch->scheduled[i] + batch->computed[i]);
     return entries;
 }
 
-static int64_t sum_pairs4(const pk_batch *batch, int64_t window) {
-    int64_t pairs4 = 0;
-    for (int64_t i = 0; i < batch->count; i++)
-        if (batch->scheduled[i] > batch->decode_threshold)
-            pairs4 += pk_prefill_pairs4(batch->scheduled[i], batch->computed[i], window);
-    return pairs4;
+/* sum over min(context, window), written so that it has no branch: what the context falls short of the window. */
+static int64_t sum_window(const pk_batch *batch, int64_t window) {
+    const int64_t *restrict scheduled = batch->scheduled, *restrict computed = batch->computed;
+    uint64_t short_of = 0;
+    for (int64_t i = 0, count = batch->count; i < count; i++) {
+        uint64_t missing = (uint64_t)window - (uint64_t)(scheduled[i] + computed[i]);
+        short_of += missing & ((missing >> 63) - 1);
+    }
+    return window * batch->count - (int64_t)short_of;
 }
 
-/* Prefill-context ranks share every prefill: the sums of the busiest rank replace those of the whole. */
-static void share_prefills(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums) {
-    int64_t whole = sums->prefill_tokens;
-    sums->prefill_tokens = 0;
-    for (uint32_t slot = 0; slot < kernel->window_count; slot++) sums->pairs4[slot] = 0;
-    for (int64_t i = 0; i < batch->count; i++) {
-        if (batch->scheduled[i] <= batch->decode_threshold) continue;
-        pk_prefill_share share = pk_share_prefill(batch->scheduled[i], batch->computed[i], kernel->prefill_ranks,
-                                                  kernel->decode_ranks > 1);
-        sums->prefill_tokens += share.tokens;
-        sums->pairs4[0] += share.pairs4;
-        for (uint32_t slot = 1; slot < kernel->window_count; slot++)
-            for (int run = 0; run < 2; run++)
-                sums->pairs4[slot] +=
-                    pk_prefill_pairs4(share.run_tokens[run], share.run_computed[run], kernel->windows[slot]);
+/* The law is settled before the loop over the requests, so that each has a loop of its own. */
+static int64_t sum_entries(const pk_batch *batch, const pk_kernel *kernel, pk_read_law law) {
+    if (law.law == PK_READ_WINDOW) law.window = pk__min(law.window, PK_MAX_REQUEST_TOKENS);
+    switch (law.sharded ? PK_READ_SELECTED + law.law : law.law) {
+    case PK_READ_WINDOW:
+        return sum_window(batch, law.window);
+    case PK_READ_SELECTED:
+        law.law = PK_READ_SELECTED, law.sharded = 0;
+        return sum_entries_under(batch, kernel, law);
+    case PK_READ_SELECTED + PK_READ_ALL:
+        law.law = PK_READ_ALL, law.sharded = 1;
+        return sum_entries_under(batch, kernel, law);
+    case PK_READ_SELECTED + PK_READ_WINDOW:
+        law.law = PK_READ_WINDOW, law.sharded = 1;
+        return sum_entries_under(batch, kernel, law);
+    default:
+        law.law = PK_READ_SELECTED, law.sharded = 1;
+        return sum_entries_under(batch, kernel, law);
     }
-    sums->local_tokens -= whole - sums->prefill_tokens;
+}
+
+/* ---- prefills and idle requests ------------------------------------------------------------------------------ */
+
+/* What the busiest of the prefill-context ranks does of a prefill. */
+static void share_prefill(const pk_kernel *kernel, int64_t scheduled, int64_t computed, pk__sums *sums) {
+    pk_prefill_share share = pk_share_prefill(scheduled, computed, kernel->prefill_ranks, kernel->decode_ranks > 1);
+    sums->local_tokens -= scheduled - share.tokens;
+    sums->prefill_tokens += share.tokens;
+    sums->pairs4[0] += share.pairs4;
+    for (uint32_t slot = 1; slot < kernel->window_count; slot++)
+        for (int run = 0; run < 2; run++)
+            sums->pairs4[slot] +=
+                pk__prefill_pairs4(share.run_tokens[run], share.run_computed[run], kernel->windows[slot]);
+}
+
+/* Takes a prefill out of the decodes' sums and adds it to its own. */
+static void add_prefill(const pk_kernel *kernel, int64_t scheduled, int64_t computed, pk__sums *sums) {
+    sums->prefills += 1;
+    sums->decode_rows -= scheduled;
+    for (uint32_t slot = 0; slot < kernel->read_count; slot++)
+        sums->reads[slot] -= entries_of(kernel, &kernel->reads[slot], scheduled + computed);
+    if (kernel->prefill_ranks > 1) {
+        share_prefill(kernel, scheduled, computed, sums);
+        return;
+    }
+    sums->prefill_tokens += scheduled;
+    for (uint32_t slot = 0; slot < kernel->window_count; slot++)
+        sums->pairs4[slot] += pk__prefill_pairs4(scheduled, computed, kernel->windows[slot]);
+}
+
+enum { BLOCK = 16 };
+
+/* Whether each of a block of requests decodes at least a token. */
+static inline bool all_decode(const int64_t *scheduled, int64_t threshold) {
+    uint64_t any = 0, every = ~(uint64_t)0;
+    for (int i = 0; i < BLOCK; i++) {
+        any |= (uint64_t)scheduled[i];
+        every &= (uint64_t)scheduled[i];
+    }
+    return any <= (uint64_t)threshold && every != 0;
+}
+
+/* Corrects sums in which every request counts as a decode. Prefills are few, so blocks of decodes are skipped. */
+static void set_apart(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums) {
+    sums->pairs4[0] = 0;
+    for (uint32_t slot = 1; slot < kernel->window_count; slot++) sums->pairs4[slot] = 0;
+    for (int64_t i = 0; i < batch->count;) {
+        int64_t end = pk__min(i + BLOCK, batch->count);
+        if (end - i == BLOCK && all_decode(batch->scheduled + i, batch->decode_threshold)) i = end;
+        for (; i < end; i++) {
+            int64_t scheduled = batch->scheduled[i], computed = batch->computed[i];
+            if (scheduled > batch->decode_threshold) add_prefill(kernel, scheduled, computed, sums);
+            sums->attending -= (scheduled | computed) == 0;
+        }
+    }
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------------------- */
+
+void pk__derive_sums(pk__sums *sums) {
+    sums->decodes = sums->attending - sums->prefills;
+    sums->sampled_rows = sums->decode_rows + sums->prefills;
 }
 
 pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sums *sums, pk_error *error) {
-    pk_status status = pk_batch_check(batch, error);
+    pk_status status = check_header(batch, error);
     if (status != PK_OK) return status;
-    *sums = (pk__sums){.pad_tokens = batch->pad_tokens, .uniform_decode = true};
-    scan_requests(batch, kernel->host.uniform_width, sums);
+    findings found = look_over(batch);
+    if ((found.any_scheduled | found.any_computed) >> 29 != 0 ||
+        found.scheduled + (uint64_t)batch->pad_tokens > PK_MAX_BATCH_TOKENS) {
+        status = check_requests(batch, error);
+        if (status != PK_OK) return status;
+    }
+    const uint64_t width = (uint64_t)kernel->host.uniform_width;
+    sums->scheduled = sums->local_tokens = sums->decode_rows = (int64_t)found.scheduled;
+    sums->context = sums->reads[0] = (int64_t)found.context;
+    sums->pad_tokens = batch->pad_tokens;
+    sums->attending = batch->count;
+    sums->any_computed = found.any_computed != 0;
+    sums->uniform_decode = ((found.any_scheduled ^ width) | (found.every_scheduled ^ width)) == 0 || batch->count == 0;
+    sums->prefills = sums->prefill_tokens = 0;
     for (uint32_t slot = 1; slot < kernel->read_count; slot++)
-        sums->reads[slot] = sum_reads(batch, kernel, &kernel->reads[slot]);
-    if (kernel->prefill_ranks > 1)
-        share_prefills(batch, kernel, sums);
-    else
-        for (uint32_t slot = 1; slot < kernel->window_count; slot++)
-            sums->pairs4[slot] = sum_pairs4(batch, kernel->windows[slot]);
+        sums->reads[slot] = sum_entries(batch, kernel, kernel->reads[slot]);
+    if (found.any_scheduled > (uint64_t)batch->decode_threshold || found.every_scheduled == 0)
+        set_apart(batch, kernel, sums);
+    pk__derive_sums(sums);
     return PK_OK;
 }
 
-void pk__scan_draft(const pk_batch *batch, const pk_kernel *kernel, int32_t pass, pk__sums *sums) {
-    *sums = (pk__sums){.any_computed = true};
+/* ---- the speculator ------------------------------------------------------------------------------------------ */
+
+/* Entries after `more` further tokens, of the requests that have anything to attend. */
+static int64_t sum_entries_later(const pk_batch *batch, const pk_kernel *kernel, const pk_read_law *law, int64_t more) {
+    int64_t entries = 0;
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t context = batch->scheduled[i] + batch->computed[i];
-        if (context == 0) continue;
-        sums->attending += 1;
-        for (uint32_t slot = 0; slot < kernel->read_count; slot++)
-            sums->reads[slot] += entries_of(kernel, &kernel->reads[slot], context + pass - 1);
+        if (context > 0) entries += entries_of(kernel, law, context + more);
     }
-    sums->scheduled = sums->local_tokens = sums->attending;
-    sums->decodes = sums->decode_rows = sums->sampled_rows = sums->attending;
+    return entries;
+}
+
+void pk__scan_draft(const pk_batch *batch, const pk_kernel *kernel, int32_t pass, const pk__sums *first,
+                    pk__sums *sums) {
+    int64_t attending = first->attending, more = pass - 1;
+    *sums = (pk__sums){.any_computed = true, .attending = attending, .scheduled = attending};
+    sums->context = first->context + attending * more;
+    sums->local_tokens = sums->decodes = sums->decode_rows = sums->sampled_rows = attending;
+    sums->reads[0] = sums->context;
+    for (uint32_t slot = 1; slot < kernel->read_count; slot++)
+        sums->reads[slot] = sum_entries_later(batch, kernel, &kernel->reads[slot], more);
 }

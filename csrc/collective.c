@@ -1,5 +1,5 @@
 /* Collectives: latency and bandwidth of one launch, and what leaving the node adds. */
-#include "internal.h"
+#include "laws.h"
 
 #include <math.h>
 
@@ -27,49 +27,17 @@ double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio) {
     return slowed(link_ratio, width / per_node - 1, width - 1);
 }
 
-static double units_of(const pk__collective *collective, const pk__step *step) {
-    const pk__sums *sums = step->sums;
-    switch (collective->units) {
-    case PK_UNITS_DECODE_ROWS:
-        return (double)sums->decode_rows;
-    case PK_UNITS_CONTEXT_ROWS:
-        return sums->any_computed ? (double)sums->scheduled : 0;
-    case PK_UNITS_PREFILL_ROWS:
-        return (double)(sums->prefill_tokens * step->kernel->prefill_ranks);
-    default:
-        return step->tokens;
-    }
-}
-
 /* The context of the prefills, gathered run by run, each run in equal launches of at most a chunk. */
-static pk__traffic context_traffic(const pk__collective *collective, const pk__step *step) {
+pk__traffic pk__context_traffic(const pk__collective *collective, const pk__step *step) {
     pk__traffic traffic = {0};
     if (step->sums->prefills == 0) return traffic;
     int64_t from = 0, tokens;
     while ((tokens = pk__next_context_run(step->batch, &from)) > 0) {
         int64_t chunk = step->kernel->context_chunk;
         double launches = (double)((tokens + chunk - 1) / chunk);
-        double bytes = (double)tokens * collective->bytes_per_unit;
         traffic.launches += launches;
-        traffic.bytes += bytes;
-        traffic.seconds += launches * pk_collective_seconds(&collective->law, bytes / launches);
+        traffic.bytes += (double)tokens * collective->bytes_per_unit;
+        traffic.seconds += launches * pk__launch_seconds(collective, (double)tokens / launches);
     }
     return traffic;
-}
-
-pk__traffic pk__collective_traffic(const pk__collective *collective, const pk__step *step) {
-    if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return context_traffic(collective, step);
-    double units = units_of(collective, step);
-    if (!(units > 0)) return (pk__traffic){0};
-    double bytes = units * collective->bytes_per_unit;
-    return (pk__traffic){.launches = 1, .bytes = bytes, .seconds = pk_collective_seconds(&collective->law, bytes)};
-}
-
-void pk__add_collective(const pk__collective *collective, double seconds, pk__charge *charge) {
-    if (collective->resource == PK_SM)
-        charge->sm += seconds;
-    else if (collective->resource == PK_NIC)
-        charge->nic += seconds;
-    else
-        charge->nvlink += seconds;
 }

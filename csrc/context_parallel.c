@@ -1,5 +1,5 @@
 /* Context parallelism: how ranks share the tokens of a prefill, and the cache of a decode. */
-#include "internal.h"
+#include "laws.h"
 
 /* Of a sequence cut into chunks of `size` tokens, chunk `index`, as far as the sequence reaches. */
 static int64_t chunk_start(int64_t index, int64_t size, int64_t length) { return pk__min(index * size, length); }
@@ -11,7 +11,7 @@ static int64_t chunk_pairs4(int64_t start, int64_t tokens, int64_t computed) {
 }
 
 static pk_prefill_share whole(int64_t scheduled, int64_t computed) {
-    return (pk_prefill_share){scheduled, pk_prefill_pairs4(scheduled, computed, 0), {scheduled, 0}, {computed, 0}};
+    return (pk_prefill_share){scheduled, pk__prefill_pairs4(scheduled, computed, 0), {scheduled, 0}, {computed, 0}};
 }
 
 pk_prefill_share pk_share_prefill(int64_t scheduled, int64_t computed, int32_t ranks, int32_t replicate_short) {
@@ -41,9 +41,7 @@ pk_prefill_share pk_share_prefill(int64_t scheduled, int64_t computed, int32_t r
 }
 
 int64_t pk_decode_shard(int64_t tokens, int32_t ranks, int32_t interleave) {
-    if (ranks <= 1 || tokens <= 0) return tokens > 0 ? tokens : 0;
-    int64_t turns = tokens / interleave / ranks * interleave;
-    return turns + pk__min(tokens - turns * ranks, interleave);
+    return pk__decode_shard(tokens, ranks, interleave);
 }
 
 int64_t pk__next_context_run(const pk_batch *batch, int64_t *from) {

@@ -1,11 +1,11 @@
 /* Builds the frozen kernel: everything of a price that the batch cannot change is worked out here, once. */
-#include "internal.h"
+#include "laws.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct layout {
-    size_t layers, attentions, scorers, experts, collectives, caches, tiers, total;
+    size_t layers, attentions, scorers, experts, collectives, caches, tiers, measured, record, record_size, total;
 } layout;
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
@@ -21,7 +21,10 @@ static layout lay_out(const pk_spec *spec) {
     at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
     at.caches = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
     at.tiers = aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
-    at.total = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.measured = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.record = aligned(at.measured + pk__measured_size(spec));
+    at.record_size = pk__record_size(spec);
+    at.total = aligned(at.record + at.record_size);
     return at;
 }
 
@@ -63,13 +66,17 @@ static double shaped_flops(const pk_spec *spec, const pk_layer *layer) {
 }
 
 static void fold_layer(const pk_spec *spec, const pk_layer *in, pk__layer *out) {
-    double tp = spec->tensor_parallel;
+    double tp = spec->tensor_parallel, memory = spec->hbm_bytes_per_second;
+    bool recurs = in->recurrent.law != PK_RECURRENT_NONE;
     *out = (pk__layer){
         .count = in->count,
         .flops_per_token = (in->dense_flops_per_token + shaped_flops(spec, in)) / tp,
+        .weight_seconds = in->dense_bytes / tp / memory,
         .weight_bytes = in->dense_bytes / tp,
+        .elementwise_seconds_per_token = in->elementwise_bytes_per_token / tp / memory,
         .elementwise_bytes_per_token = in->elementwise_bytes_per_token / tp,
-        .recurrent = in->recurrent,
+        .recurrent_floor_s = recurs ? pk__seconds(in->recurrent.floor_ns) : 0,
+        .recurrent_seconds_per_token = recurs ? 1 / in->recurrent.tokens_per_second : 0,
         .attention_first = in->attention_first,
         .attention_count = in->attention_count,
         .scorer_first = in->scorer_first,
@@ -83,17 +90,26 @@ static void fold_layer(const pk_spec *spec, const pk_layer *in, pk__layer *out) 
 
 static pk_status fold_attention(pk_kernel *kernel, const pk_spec *spec, const pk_attention *in, pk__attention *out,
                                 pk_error *error) {
-    bool has_rate = in->decode.law == PK_DECODE_FLOOR_RATE;
+    bool has_rate = in->decode.law == PK_DECODE_FLOOR_RATE, has_scale = in->prefill.law == PK_PREFILL_FLOOR_RAMP;
     double rate = has_rate ? in->decode.bytes_per_second : spec->hbm_bytes_per_second;
+    double decode_floor_s = has_rate ? pk__seconds(in->decode.floor_ns) : 0;
+    double prefill_floor_s = has_scale ? pk__seconds(in->prefill.floor_ns) : 0;
+    double flops_per_pair4 = (double)in->query_heads * in->head_dim / spec->tensor_parallel;
     bool counts_whole = in->read.law != PK_READ_SELECTED || (in->read.sharded && kernel->decode_ranks > 1);
+    bool spares = in->one_mixed_launch && has_rate && has_scale;
+    bool decode_is_less = decode_floor_s < prefill_floor_s;
     *out = (pk__attention){
-        .decode = in->decode,
-        .prefill = in->prefill,
-        .decode_floor_s = has_rate ? pk__seconds(in->decode.floor_ns) : 0,
+        .decode_floor_s = decode_floor_s,
         .decode_seconds_per_entry = in->cache_bytes_per_token / rate / (counts_whole ? 1 : in->read.compress_ratio),
-        .prefill_floor_s = in->prefill.law == PK_PREFILL_FLOOR_RAMP ? pk__seconds(in->prefill.floor_ns) : 0,
-        .flops_per_pair4 = (double)in->query_heads * in->head_dim / spec->tensor_parallel,
-        .one_mixed_launch = (uint32_t)in->one_mixed_launch,
+        .decode_bytes_per_second = rate,
+        .prefill_floor_s = prefill_floor_s,
+        .flops_per_pair4 = flops_per_pair4,
+        .scaled_flops_per_pair4 = has_scale ? flops_per_pair4 / in->prefill.work_scale : 0,
+        .dense_flops_per_pair4 = has_scale ? 0 : flops_per_pair4,
+        .work_scale = has_scale ? in->prefill.work_scale : 1,
+        .mixed_spares_sm_s = spares && !decode_is_less ? prefill_floor_s : 0,
+        .mixed_spares_hbm_s = spares && decode_is_less ? decode_floor_s : 0,
+        .read_unit = counts_whole ? 1 : in->read.compress_ratio,
     };
     pk_status status = read_slot(kernel, in->read, &out->read_slot, error);
     return status != PK_OK ? status : window_slot(kernel, in->prefill_window, &out->window_slot, error);
@@ -110,28 +126,51 @@ static void fold_scorer(const pk_scorer *in, pk__scorer *out) {
     };
 }
 
-static void fold_experts(const pk_experts *in, pk__experts *out) {
+static void fold_experts(const pk_spec *spec, const pk_experts *in, pk__experts *out) {
     double share = (double)in->local / in->experts;
     *out = (pk__experts){
         .flops_per_token = (double)in->funnel * in->top_k * share * in->flops_per_token_and_expert * in->imbalance /
                            in->token_slices,
         .bytes_per_expert = in->bytes_per_expert / in->shards,
-        .experts = in->experts,
+        .seconds_per_expert = in->bytes_per_expert / in->shards / spec->hbm_bytes_per_second,
+        .missed = pk__experts_missed(in->experts, in->top_k),
         .local = in->local,
-        .top_k = in->top_k,
         .funnel = in->funnel,
+        .experts = in->experts,
+        .top_k = in->top_k,
     };
 }
 
 static pk__collective fold_collective(const pk_spec *spec, const pk_collective *in) {
     const pk_group *group = &spec->groups[in->group];
+    const pk_collective_law *law = &spec->collective_laws[in->law];
+    double bytes = in->bytes_per_unit * pk_span_factor(group, in->span, spec->link_ratio);
+    double transition = law->transition_bytes_per_second;
     int32_t link = group->crosses_nodes ? PK_NIC : PK_NVLINK;
     return (pk__collective){
-        .law = spec->collective_laws[in->law],
-        .bytes_per_unit = in->bytes_per_unit * pk_span_factor(group, in->span, spec->link_ratio),
+        .floor_s = pk__seconds(law->floor_ns),
+        .ramp_seconds_per_unit = transition > 0 ? bytes / transition : 0,
+        .peak_seconds_per_unit = bytes / law->peak_bytes_per_second,
+        .bytes_per_unit = bytes,
         .units = in->units,
         .resource = in->on_sm ? PK_SM : link,
+        .equals = 1,
+        .ranks = group->width,
     };
+}
+
+static bool same_collective(const pk__collective *a, const pk__collective *b) {
+    return a->floor_s == b->floor_s && a->ramp_seconds_per_unit == b->ramp_seconds_per_unit &&
+           a->peak_seconds_per_unit == b->peak_seconds_per_unit && a->bytes_per_unit == b->bytes_per_unit &&
+           a->units == b->units && a->resource == b->resource;
+}
+
+/* From the last to the first, so that each entry knows how many like it follow. */
+static void fold_collectives(const pk_spec *spec, pk__collective *out) {
+    for (uint32_t i = spec->collective_count; i-- > 0;) {
+        out[i] = fold_collective(spec, &spec->collectives[i]);
+        if (i + 1 < spec->collective_count && same_collective(&out[i], &out[i + 1])) out[i].equals += out[i + 1].equals;
+    }
 }
 
 static void fold_head(const pk_spec *spec, pk__head *out) {
@@ -186,9 +225,10 @@ static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
         if (status != PK_OK) return status;
     }
     for (uint32_t i = 0; i < spec->scorer_count; i++) fold_scorer(&spec->scorers[i], &scorers[i]);
-    for (uint32_t i = 0; i < spec->experts_count; i++) fold_experts(&spec->experts[i], &experts[i]);
+    for (uint32_t i = 0; i < spec->experts_count; i++) fold_experts(spec, &spec->experts[i], &experts[i]);
+    fold_collectives(spec, collectives);
     for (uint32_t i = 0; i < spec->collective_count; i++)
-        collectives[i] = fold_collective(spec, &spec->collectives[i]);
+        kernel->gathers_context |= spec->collectives[i].units == PK_UNITS_CONTEXT_CHUNKS;
     for (uint32_t i = 0; i < spec->cache_count; i++) caches[i] = spec->caches[i];
     for (uint32_t i = 0; i < spec->tier_count; i++) fold_tier(&spec->tiers[i], &tiers[i]);
     fold_head(spec, &kernel->head);
@@ -234,11 +274,19 @@ pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error
     made->collectives_at = (uint32_t)at.collectives;
     made->caches_at = (uint32_t)at.caches;
     made->tiers_at = (uint32_t)at.tiers;
+    made->record_at = (uint32_t)at.record;
+    made->record_size = (uint32_t)at.record_size;
+    pk__record_write(spec, (unsigned char *)made + at.record);
+    if (spec->measured.present) {
+        made->measured_at = (uint32_t)at.measured;
+        pk__fold_measured(spec, (pk__measured *)(void *)((unsigned char *)made + at.measured));
+    }
     status = fold(spec, made, error);
     if (status != PK_OK) {
         pk_kernel_free(made);
         return status;
     }
+    if (made->measured_at != 0) pk__tabulate(made);
     *kernel = made;
     return PK_OK;
 }

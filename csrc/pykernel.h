@@ -25,11 +25,13 @@
  *              Everything is per rank (one GPU) unless a name says otherwise.
  *   widths     a parallel width that is not used is 1, never 0.
  *   structs    those that callers fill start with struct_size and flags. Set them with the _INIT macro: it fills in
- *              the size this header was compiled with; flags are reserved and must be 0. Fields are only ever
- *              appended, so a newer library reads an older caller's struct.
+ *              the size this header was compiled with; flags are reserved and must be 0. A library takes the sizes of
+ *              its own header and refuses any other (PK_STRUCT_SIZE), so a caller compiled against another layout is
+ *              told so, never misread. Before 1.0 a change of MINOR may change sizes, and the soname with them.
  *   errors     every function that can fail returns a pk_status and leaves its results untouched unless it is PK_OK.
  *              The pk_error argument may be NULL.
- *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel is ever owned.
+ *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel or a pk_batch_state is ever
+ *              owned; text that a kernel hands out lives as long as the kernel. A NULL text in a spec is the empty text.
  *   threads    a pk_kernel is never written after pk_kernel_new returns: share it freely. Do not free it in use.
  *   numbers    NaN and infinity are refused in a spec. Durations saturate at INT64_MAX, they never wrap.
  *              Time is computed in double seconds and leaves by one truncation toward zero, so 972 launches of
@@ -93,7 +95,15 @@ PK_API int32_t pk_arithmetic_is_exact(void);
     X(SPEC_LIMIT, 33, "the spec is larger than this library supports")                                                \
     X(BATCH_VALUE, 40, "a request of the batch is outside its range")                                                 \
     X(BATCH_LIMIT, 41, "the batch holds more tokens than a step can")                                                 \
-    X(NO_ROOM, 50, "the model leaves no room for a KV cache")
+    X(NO_ROOM, 50, "the model leaves no room for a KV cache")                                                         \
+    X(IMAGE_FOREIGN, 60, "this is no kernel image")                                                                   \
+    X(IMAGE_VERSION, 61, "the image is of a format that this library does not read")                                  \
+    X(IMAGE_SIZE, 62, "the image is cut short, or longer than it says")                                               \
+    X(IMAGE_CHECKSUM, 63, "the image is damaged")                                                                     \
+    X(IMAGE_LAYOUT, 64, "the image's checksum is right but its contents are not laid out as they must be")            \
+    X(BUFFER, 65, "the buffer is too small for the result")                                                           \
+    X(FILE, 66, "a file could not be read or written")                                                                \
+    X(MODEL, 70, "a cost model could not be loaded, or lacks a function")
 
 typedef enum pk_status {
 #define PK_STATUS_ENUM(name, value, text) PK_##name = value,
@@ -352,6 +362,7 @@ typedef struct pk_host {
     int32_t layers;            /* of the stack, >= 1 */
     int32_t kernels;           /* launched in one step, >= 0 */
     int64_t capture_tokens;    /* largest step that runs as a graph; 0 = none */
+    int64_t decode_threshold;  /* most tokens that a request schedules and is still a decode, >= 1 */
     int64_t replay_ns;         /* one graph replay */
     int64_t eager_layer_ns;    /* launching one layer without a graph */
     int64_t kernel_ns;         /* dispatching one kernel, in every mode */
@@ -422,7 +433,230 @@ typedef struct pk_links {
     int32_t reserved;
 } pk_links;
 
+/* ---- spec: what it stands for ---------------------------------------------------------------------------------- */
+
+/* No price depends on anything in this part: it travels with a kernel, so that whoever gets one can ask what it is. All
+ * text is NUL-terminated UTF-8 of at most PK_MAX_TEXT bytes, PK_MAX_ALL_TEXT in all. */
+enum { PK_MAX_TEXT = 1 << 20, PK_MAX_ALL_TEXT = 1 << 26 };
+
+/* What the engine would run. A width of 0 is not set. */
+typedef struct pk_resolution {
+    int32_t tensor_parallel;     /* ranks, >= 0 */
+    int32_t data_parallel;       /* replicas, >= 0 */
+    int32_t expert_parallel;     /* ranks, >= 0 */
+    int32_t async_scheduling;    /* 0 or 1 */
+    int32_t cascade_attention;   /* 0 or 1 */
+    int32_t sequence_parallel_moe; /* 0 or 1 */
+    const char *all_reduce_backend;
+} pk_resolution;
+
+/* Where one number of a kernel comes from. For an assumption `method` is "assumed" and `scope` reads
+ * "<value>: <reason>". */
+typedef struct pk_origin {
+    const char *name;
+    const char *set;
+    const char *method;
+    const char *scope;
+} pk_origin;
+
+/* A setting that the engine runs otherwise than requested, and why. */
+typedef struct pk_override {
+    const char *field;
+    const char *requested;
+    const char *resolved;
+    const char *reason;
+} pk_override;
+
+/* Anything else, by key; see pk_text. The first of equal keys counts. */
+typedef struct pk_note {
+    const char *key;
+    const char *value;
+} pk_note;
+
+/* ---- spec: measured laws --------------------------------------------------------------------------------------- */
+
+/* Laws that are fitted to measured kernels, one by one, instead of to aggregates of a layer. Where a spec has them
+ * they price every layer, the head and the host; the laws above then only say which layers read what. In all of them
+ *
+ *   norm(a, b) = (a^p + b^p)^(1/p) with p = exponent / 16, by pk_power
+ *   peak_flops is that of the kernel's number format, B the spec's memory rate, S the SMs
+ *   efficiencies are fractions of peak_flops and B; times are seconds
+ *
+ * and no kernel takes less than its FLOP at peak_flops or its bytes at B. */
+
+/* A GEMM of m rows on a rank's n x k matrix:
+ *   floor + depth * sqrt(k) + per_row * m + norm(arithmetic, weights) + activations, with
+ *   arithmetic   2mnk / (peak * compute) * (1 + k_half / k) * (1 + wave * S * 128^2 / (mn))
+ *   weights      bytes / (B * memory)
+ *   activations  (input_passes * 2mk + output_passes * 2mn) / B */
+typedef struct pk_matrix_law {
+    uint32_t exponent; /* sixteenths, 1 to 256 */
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory; /* in (0, 2] */
+    double k_half, wave, input_passes, output_passes;
+    double floor, depth, per_row;
+} pk_matrix_law;
+
+/* Attention of query rows that read t cached tokens together, over h KV heads of this rank:
+ *   floor + norm(read + arithmetic, rows * (per_row + per_stream * h)), with
+ *   read        bytes / (B * memory) * (1 + occupancy * S / (h * max(rows, t / 256)))
+ *   arithmetic  FLOP / (peak * compute) */
+typedef struct pk_stream_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory, occupancy;
+    double floor, per_row, per_stream;
+} pk_stream_law;
+
+/* Attention of r prefills of t tokens together, over h heads of width d:
+ *   floor + per_stream * r * h + FLOP / (peak * compute) * (1 + head_half / d) * (1 + occupancy * S / tiles) + moved
+ *   tiles  h * max(1, t / 128)
+ *   moved  (query bytes / memory + kv_passes * KV bytes) / B */
+typedef struct pk_tile_law {
+    uint32_t reserved[2];
+    double peak_flops;
+    double compute, memory, occupancy, head_half, kv_passes;
+    double floor, per_stream;
+} pk_tile_law;
+
+/* Routed experts of the busiest rank: t tokens of all ranks, r token-expert pairs of its own, a experts that it reads:
+ *   floor + ramp * t / (t + 16) + norm(arithmetic, weights) + moved, with
+ *   arithmetic  FLOP a pair * (r + padding * a) / (peak * compute) * (1 + width_half / width)
+ *   weights     a * bytes an expert / (B * memory)
+ *   moved       (row_passes * 4r(hidden + width) + slot_passes * 2 * t * top_k * hidden) / B
+ * Experts are not equally popular: popularity is gamma distributed with this shape, so that
+ *   a = local * (1 - (1 + t * top_k / (experts * shape))^-shape), and the busiest rank has `busiest` times its share. */
+typedef struct pk_expert_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double peak_flops;
+    double compute, memory, width_half, padding, row_passes, slot_passes;
+    double floor, ramp;
+} pk_expert_law;
+
+/* A collective over n ranks: norm(floor + per_rank * n, bytes * volume * (n - 1) / n / bytes_per_second). */
+typedef struct pk_link_law {
+    uint32_t exponent;
+    uint32_t reserved;
+    double volume; /* crossings of a rank's link by each byte, before (n - 1) / n */
+    double bytes_per_second;
+    double floor, per_rank;
+} pk_link_law;
+
+/* A recurrent mixer: floor + (state_passes * state bytes + token_passes * token bytes) / B + FLOP / (peak * compute). */
+typedef struct pk_mixer_law {
+    uint32_t reserved[2];
+    double peak_flops;
+    double compute, state_passes, token_passes;
+    double floor;
+} pk_mixer_law;
+
+/* One matrix as a rank holds it. */
+typedef struct pk_matrix {
+    uint32_t law; /* index into matrix_laws */
+    int32_t reserved;
+    double n, k, weight_bytes; /* weight_bytes of one weight, its scales included */
+} pk_matrix;
+
+/* What the measured laws ask beside of the attention, scorer, experts or collective of the same index. */
+typedef struct pk_measured_attention {
+    uint32_t decode_law;      /* index into stream_laws */
+    uint32_t prefill_law;     /* index into tile_laws, or into stream_laws where prefill_streams */
+    int32_t prefill_streams;  /* 1 where every query of a prefill gathers the entries it reads, as in a decode */
+    int32_t reserved;
+    double heads, kv_heads, head_dim;
+    double decode_bytes, decode_flops; /* of one token read by one row */
+    double prefill_flops;              /* of one query-key pair */
+    double query_bytes, kv_bytes;      /* of one token of a prefill */
+} pk_measured_attention;
+
+typedef struct pk_measured_scorer {
+    uint32_t law; /* index into stream_laws */
+    int32_t reserved;
+    double flops; /* of one score */
+} pk_measured_scorer;
+
+typedef struct pk_measured_experts {
+    uint32_t law; /* index into expert_laws */
+    int32_t reserved;
+    double hidden, width;
+    double flops_per_row;    /* of one token in one expert of this rank */
+    double bytes_per_expert; /* that this rank holds */
+    double shape, busiest;   /* of the routing, > 0 and >= 1 */
+} pk_measured_experts;
+
+typedef struct pk_measured_collective {
+    uint32_t law; /* index into link_laws */
+    int32_t reserved;
+} pk_measured_collective;
+
+/* What they ask of the layer of the same index. */
+typedef struct pk_measured_layer {
+    uint32_t matrix_first; /* range in matrices */
+    uint32_t matrix_count;
+    uint32_t mixer;         /* 1 when a recurrent mixer runs */
+    uint32_t decode_law;    /* index into mixer_laws, read when mixer */
+    uint32_t prefill_law;   /* index into mixer_laws, read when mixer */
+    uint32_t reserved;
+    double state_bytes; /* of one request */
+    double token_bytes; /* of one token */
+    double token_flops; /* of one token */
+} pk_measured_layer;
+
+/* Host and small-kernel time that no kernel table holds, seconds. */
+typedef struct pk_measured_host {
+    double kernel_scale;       /* of every kernel's time, in (0, 2]: neighbours in a graph overlap their ends */
+    double layer;              /* each layer of a step */
+    double prompt_step;        /* a step that prefills */
+    double prompt_token;       /* each token that it prefills */
+    double unprepared_step;    /* a step that the host could not prepare while the one before ran */
+    double unprepared_request; /* each request of it */
+} pk_measured_host;
+
+/* One captured size of a graph, in tokens. */
+typedef struct pk_capture_size {
+    int64_t tokens;
+} pk_capture_size;
+
+typedef struct pk_measured {
+    const pk_measured_layer *layers;           /* as many as the spec's layers, drafts included */
+    const pk_measured_attention *attentions;   /* as many as the spec's */
+    const pk_measured_scorer *scorers;         /* as many as the spec's */
+    const pk_measured_experts *experts;        /* as many as the spec's */
+    const pk_measured_collective *collectives; /* as many as the spec's */
+    const pk_matrix *matrices;
+    const pk_matrix_law *matrix_laws;
+    const pk_stream_law *stream_laws;
+    const pk_tile_law *tile_laws;
+    const pk_expert_law *expert_laws;
+    const pk_link_law *link_laws;
+    const pk_mixer_law *mixer_laws;
+    const pk_capture_size *capture_sizes; /* ascending; a graph runs the smallest that holds its tokens */
+    uint32_t layer_count;
+    uint32_t attention_count;
+    uint32_t scorer_count;
+    uint32_t experts_count;
+    uint32_t collective_count;
+    uint32_t matrix_count;
+    uint32_t matrix_law_count;
+    uint32_t stream_law_count;
+    uint32_t tile_law_count;
+    uint32_t expert_law_count;
+    uint32_t link_law_count;
+    uint32_t mixer_law_count;
+    uint32_t capture_size_count;
+    uint32_t present;        /* 1 = these laws price, 0 = there are none */
+    uint32_t head_matrix;    /* index into matrices, read where the spec has a head */
+    uint32_t gather_law;     /* index into link_laws, read where the head gathers */
+    double bytes_per_second; /* B: of the part's memory, not derated */
+    pk_measured_host host;
+} pk_measured;
+
 /* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
+
+/* Everything a kernel's answers depend on but their arguments. Arrays are a pointer and a count; NULL with count 0. */
 typedef struct pk_spec {
     uint32_t struct_size;
     uint32_t flags;
@@ -445,6 +679,7 @@ typedef struct pk_spec {
     pk_head head;
     pk_memory memory;
     pk_links links;
+    pk_resolution resolution;
 
     const pk_layer *layers; /* the stack's kinds, at least one, then those of the speculator */
     const pk_attention *attentions;
@@ -456,6 +691,9 @@ typedef struct pk_spec {
     const pk_group *groups;
     const pk_cache_group *caches;
     const pk_tier *tiers;
+    const pk_origin *origins;
+    const pk_override *overrides;
+    const pk_note *notes;
     uint32_t layer_count;       /* of the stack */
     uint32_t draft_layer_count; /* of the speculator, behind them */
     uint32_t attention_count;
@@ -467,7 +705,11 @@ typedef struct pk_spec {
     uint32_t group_count;
     uint32_t cache_count;
     uint32_t tier_count;
-    uint32_t reserved;
+    uint32_t origin_count;
+    uint32_t override_count;
+    uint32_t note_count;
+
+    pk_measured measured; /* read where its `present` is 1; the laws above price everything otherwise */
 } pk_spec;
 
 #ifndef PK_CDEF
@@ -483,15 +725,90 @@ typedef struct pk_spec {
 /* A frozen kernel: one block of memory without pointers. */
 typedef struct pk_kernel pk_kernel;
 
-/* Checks every field of `spec`, folds what does not depend on the batch, and stores the kernel in `*kernel`.
- * The spec and its arrays may be freed afterwards. Fails with PK_SPEC_*, PK_NO_MEMORY and the argument errors. */
+/* Checks every field of `spec`, folds what does not depend on the batch, and stores the kernel, the caller's to free,
+ * in `*kernel`. The spec and its arrays may be freed afterwards. Fails with PK_SPEC_*, PK_NO_MEMORY and the argument
+ * errors. */
 PK_API pk_status pk_kernel_new(const pk_spec *spec, pk_kernel **kernel, pk_error *error);
 
-/* Frees a kernel; NULL is allowed. */
+/* Frees a kernel; NULL is allowed. No other thread may use it any more. */
 PK_API void pk_kernel_free(pk_kernel *kernel);
 
-/* Bytes of the kernel's block. */
-PK_API size_t pk_kernel_size(const pk_kernel *kernel);
+/* Bytes of the kernel's block; 0 for NULL. Kernels of equal specs are equal byte for byte. */
+PK_API PK_PURE size_t pk_kernel_size(const pk_kernel *kernel);
+
+/* ---- image --------------------------------------------------------------------------------------------------- */
+
+/* A kernel on its way to another process or machine: the spec it was built of, its text included, little-endian
+ * wherever it is written, sealed by a checksum over every byte. A loaded kernel is built anew by pk_kernel_new's own
+ * checks, so it equals the one saved byte for byte. docs/image.md describes the format. */
+
+enum { PK_IMAGE_FORMAT = 1 };
+
+/* Bytes of a kernel's image; 0 for NULL. */
+PK_API PK_PURE size_t pk_image_size(const pk_kernel *kernel);
+
+/* Writes the image to `capacity` bytes of memory, which may lie anywhere, and its size to `*size` (if not NULL), that
+ * also on PK_BUFFER, which says that the capacity is smaller. Fails with the argument errors. */
+PK_API pk_status pk_kernel_save(const pk_kernel *kernel, void *memory, size_t capacity, size_t *size, pk_error *error);
+
+/* Makes a kernel, the caller's to free, of an image of exactly `size` bytes. Fails with PK_IMAGE_* (`field` is the part
+ * of the image, "image.checksum"), with whatever pk_kernel_new fails with, and with the argument errors. */
+PK_API pk_status pk_kernel_load(const void *memory, size_t size, pk_kernel **kernel, pk_error *error);
+
+/* The same to and from the file at `path`; also fail with PK_FILE. A file that could not be written whole is removed. */
+PK_API pk_status pk_kernel_save_file(const pk_kernel *kernel, const char *path, pk_error *error);
+PK_API pk_status pk_kernel_load_file(const char *path, pk_kernel **kernel, pk_error *error);
+
+/* ---- what a kernel stands for -------------------------------------------------------------------------------- */
+
+/* `kernel` must not be NULL from here on, unless a status is returned. */
+
+/* What the engine would run. */
+PK_API PK_PURE pk_resolution pk_resolved(const pk_kernel *kernel);
+
+/* The settings that the engine runs otherwise than requested. All members are NULL for an index that does not exist. */
+PK_API PK_PURE size_t pk_override_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_override pk_override_at(const pk_kernel *kernel, size_t index);
+
+/* Where every number comes from, the assumptions last. All members are NULL for an index that does not exist. */
+PK_API PK_PURE size_t pk_origin_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_origin pk_origin_at(const pk_kernel *kernel, size_t index);
+
+/* Of all origins, those that rest on evidence (measured, literature, vendor_spec), and those that are assumed. */
+typedef struct pk_evidence {
+    int64_t measured;
+    int64_t total;
+    int64_t assumed;
+} pk_evidence;
+PK_API PK_PURE pk_evidence pk_evidence_of(const pk_kernel *kernel);
+
+/* The text under a key, NULL where there is none. Kernels that pykernel's resolver made have, among others:
+ *   scenario, model, chip, role      the names of the documents, and the pool's role
+ *   deployment                       the pool as stated, a JSON object
+ *   engine.<setting>, parallel.<width>  each stated setting of the pool by its name ("engine.max_num_seqs"); blocks
+ *                                    of settings by a further dot, flags as true or false
+ *   assumed.<name>                   the value of each setting that was filled in ("assumed.block_size") */
+PK_API PK_PURE const char *pk_text(const pk_kernel *kernel, const char *key);
+PK_API PK_PURE size_t pk_note_count(const pk_kernel *kernel);
+PK_API PK_PURE pk_note pk_note_at(const pk_kernel *kernel, size_t index);
+
+/* A whole-number setting of the engine as a simulator needs it: what is stated under "engine.<name>", else what is
+ * assumed under "assumed.<name>", else `otherwise`. */
+PK_API PK_PURE int64_t pk_setting(const pk_kernel *kernel, const char *name, int64_t otherwise);
+
+/* Largest step that runs as a graph, tokens; 0 when none does. */
+PK_API PK_PURE int64_t pk_capture_tokens(const pk_kernel *kernel);
+
+/* pk_graph_mode of a uniform decode batch, and of any other. */
+PK_API PK_PURE int32_t pk_uniform_graph_mode(const pk_kernel *kernel);
+PK_API PK_PURE int32_t pk_other_graph_mode(const pk_kernel *kernel);
+
+/* Most tokens that a decoding request schedules in a step: what goes into pk_batch.decode_threshold. */
+PK_API PK_PURE int64_t pk_decode_threshold(const pk_kernel *kernel);
+
+/* Ranks that share a decode's KV cache, and a prefill's tokens; at least 1. */
+PK_API PK_PURE int32_t pk_decode_context_ranks(const pk_kernel *kernel);
+PK_API PK_PURE int32_t pk_prefill_context_ranks(const pk_kernel *kernel);
 
 /* ---- batch --------------------------------------------------------------------------------------------------- */
 
@@ -505,8 +822,8 @@ enum {
  *
  *   scheduled      tokens the step runs for it, cached ones already taken off; > decode_threshold = a prefill
  *   computed       tokens already in its cache
- *   prompt_len     tokens of its prompt; may be NULL; checked, but no price depends on it
- *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; checked, but no price depends on it
+ *   prompt_len     tokens of its prompt; may be NULL; no price depends on it, so only pk_batch_check reads it
+ *   cached_tokens  prompt tokens found in the prefix cache; may be NULL; read like prompt_len
  *
  * All are >= 0. A batch without requests is legal: the step of an idle engine. */
 typedef struct pk_batch {
@@ -526,7 +843,8 @@ typedef struct pk_batch {
 #define PK_BATCH_INIT {sizeof(pk_batch), 0, 0, NULL, NULL, NULL, NULL, 1, 0, 0}
 #endif
 
-/* PK_OK when pk_step_time would take this batch; names the request and field at fault otherwise. */
+/* PK_OK when every number of the batch is in range; names the request and field at fault otherwise. pk_step_time then
+ * takes the batch; it makes the same checks itself, but for the two arrays that it does not read. */
 PK_API pk_status pk_batch_check(const pk_batch *batch, pk_error *error);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */
@@ -549,6 +867,87 @@ typedef struct pk_estimate {
 
 /* The price of one step. Every field of `*estimate` is written. Fails with PK_BATCH_* and the argument errors. */
 PK_API pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+/* ---- many steps ---------------------------------------------------------------------------------------------- */
+
+/* Batches that lie in one set of arrays: batch i is the requests from offsets[i] to before offsets[i + 1]. Offsets are
+ * >= 0 and never fall; a batch may be empty. The other fields are those of pk_batch, the same for every batch. */
+typedef struct pk_batches {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t count;          /* of batches */
+    const int64_t *offsets; /* count + 1 */
+    const int64_t *scheduled;
+    const int64_t *computed;
+    int64_t decode_threshold;
+    int64_t sm_budget;
+    int64_t pad_tokens;
+} pk_batches;
+
+/* Where the prices of many batches go, an entry of each array a batch. NULL for what is not wanted. */
+typedef struct pk_estimates {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t *overlap_ns;
+    int64_t *no_overlap_ns;
+    int64_t *per_resource_ns; /* PK_RESOURCE_COUNT entries a batch */
+    int8_t *bottleneck;
+} pk_estimates;
+
+#ifndef PK_CDEF
+#define PK_BATCHES_INIT {sizeof(pk_batches), 0, 0, NULL, NULL, NULL, 1, 0, 0}
+#define PK_ESTIMATES_INIT {sizeof(pk_estimates), 0, NULL, NULL, NULL, NULL}
+#endif
+
+/* The prices that pk_step_time gives to each of the batches, bit for bit. Nothing is written unless all are in order;
+ * the first at fault is named ("batches[7].scheduled[2]"). To use more threads, call it from each with a part of the
+ * offsets and the matching part of the results. */
+PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *batches, const pk_estimates *estimates,
+                                   pk_error *error);
+
+/* ---- running batch ------------------------------------------------------------------------------------------- */
+
+/* The requests that an engine runs step after step. The sums that a price is made of are kept up to date as requests
+ * come, change and leave, so that pricing the next step takes the same few instructions for one request or thousands,
+ * unless a law of the kernel bounds what each request counts for (a window, a selection, context parallelism): then
+ * the requests are looked at again. Either way the price is that of pk_step_time, bit for bit.
+ *
+ * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. */
+typedef struct pk_batch_state pk_batch_state;
+
+/* An empty one; decode_threshold as in pk_batch. */
+PK_API pk_status pk_batch_state_new(int64_t decode_threshold, pk_batch_state **state, pk_error *error);
+
+/* Frees a state; NULL is allowed. */
+PK_API void pk_batch_state_free(pk_batch_state *state);
+
+/* Adds a request and stores its id, which stays its own until it is removed; ids are small and used again. */
+PK_API pk_status pk_batch_state_add(pk_batch_state *state, int64_t scheduled, int64_t computed, int64_t *id,
+                                    pk_error *error);
+
+/* Changes a request, as when the last chunk of its prompt is done and it starts to decode. */
+PK_API pk_status pk_batch_state_set(pk_batch_state *state, int64_t id, int64_t scheduled, int64_t computed,
+                                    pk_error *error);
+
+/* What a request schedules and has computed by now. Results that are not wanted may be NULL. */
+PK_API pk_status pk_batch_state_get(const pk_batch_state *state, int64_t id, int64_t *scheduled, int64_t *computed,
+                                    pk_error *error);
+
+PK_API pk_status pk_batch_state_remove(pk_batch_state *state, int64_t id, pk_error *error);
+
+/* Every request computes what it schedules, `steps` times. */
+PK_API pk_status pk_batch_state_advance(pk_batch_state *state, int64_t steps, pk_error *error);
+
+/* What pk_batch holds beside requests; both are 0 until set. */
+PK_API pk_status pk_batch_state_settings(pk_batch_state *state, int64_t sm_budget, int64_t pad_tokens, pk_error *error);
+
+/* The requests as a batch, in no particular order. Its arrays are the state's own, valid until the next call that
+ * takes the state. */
+PK_API pk_status pk_batch_state_view(pk_batch_state *state, pk_batch *batch, pk_error *error);
+
+/* The price of the next step. */
+PK_API pk_status pk_batch_state_step_time(const pk_kernel *kernel, pk_batch_state *state, pk_estimate *estimate,
+                                          pk_error *error);
 
 /* ---- explanation --------------------------------------------------------------------------------------------- */
 
@@ -623,6 +1022,10 @@ PK_API PK_PURE int64_t pk_pre_snapshot_bytes(const pk_kernel *kernel);
 
 /* What a sequence of `tokens` tokens holds that grows with it, in whole pages. */
 PK_API PK_PURE int64_t pk_sequence_variable_bytes(const pk_kernel *kernel, int64_t tokens);
+
+/* The same of `count` sequences; bytes[i] belongs to tokens[i]. */
+PK_API pk_status pk_sequence_variable_bytes_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                                 int64_t *bytes, pk_error *error);
 
 /* What a sequence holds that is bounded (recurrent state, rings of windows), with `in_flight` tokens scheduled but not
  * settled; _at: once only `computed` tokens have been computed. */
@@ -726,6 +1129,11 @@ PK_API PK_PURE int64_t pk_alone_time_ns(const pk_transfer_demand *demand);
 PK_API PK_PURE int64_t pk_pd_transfer_time_ns(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
                                               const pk_placement *target);
 
+/* The same of `count` requests between the same two places; times_ns[i] belongs to tokens[i]. */
+PK_API pk_status pk_pd_transfer_time_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
+                                          const pk_placement *source, const pk_placement *target, int64_t *times_ns,
+                                          pk_error *error);
+
 /* ---- host work outside the steps ------------------------------------------------------------------------------ */
 
 /* Before a request can be scheduled, without queueing; 0 for no tokens. */
@@ -771,6 +1179,17 @@ PK_API PK_PURE int64_t pk_read_entries(const pk_read_law *law, int64_t context);
 /* Of `tokens` dealt to `ranks` ranks in turns of `interleave`, those of the fullest rank. */
 PK_API PK_PURE int64_t pk_decode_shard(int64_t tokens, int32_t ranks, int32_t interleave);
 
+/* base^exponent for base > 0, held between 0 and 2^1023; 0 for base <= 0. The same bits on every platform; its relative
+ * error is below 1e-15 * (1 + |exponent * log2(base)|). */
+PK_API PK_PURE double pk_power(double base, double exponent);
+
+/* Seconds of one kernel under its measured law, before the roofline and the host's scale are applied. */
+PK_API PK_PURE double pk_matrix_seconds(const pk_matrix_law *law, double bytes_per_second, double sms, double m, double n,
+                                        double k, double weight_bytes);
+PK_API PK_PURE double pk_stream_seconds(const pk_stream_law *law, double bytes_per_second, double sms, double rows,
+                                        double tokens, double kv_heads, double bytes, double flops);
+PK_API PK_PURE double pk_link_seconds(const pk_link_law *law, double ranks, double bytes);
+
 /* Expected number of the `local` experts that `tokens` tokens touch, each visiting top_k of `experts` at random. */
 PK_API PK_PURE double pk_experts_touched(int64_t tokens, int32_t experts, int32_t top_k, int32_t local);
 
@@ -779,6 +1198,117 @@ PK_API PK_PURE double pk_collective_seconds(const pk_collective_law *law, double
 
 /* Factor on the bytes of a collective of `group` under PK_SPAN_*; 1 for a group that stays on its node. */
 PK_API PK_PURE double pk_span_factor(const pk_group *group, uint32_t span, double link_ratio);
+
+/* ==== experimental ============================================================================================= */
+
+/* What is below may change in any version. */
+
+/* ---- cost models of other makes ------------------------------------------------------------------------------- */
+
+/* A cost model as a table of functions: a kernel of this library, or a model of somebody else's. Each function answers
+ * as the one named behind it, with the model's `context` for the kernel; it keeps to the conventions of this header
+ * (pure, safe from many threads, results untouched on an error), and passes the laws of pk_check.h. A function that is
+ * NULL is answered by the model that `base` points to, so a model that prices steps its own way sets step_time alone.
+ *
+ * A model in a shared library is found by one symbol, pk_model_open: of the type pk_model_open_function, it fills in a
+ * table that was set with PK_MODEL_INIT. `base` is a complete model of the deployment to price, which lives as long as
+ * the new one, or NULL when there is none; fail with PK_MODEL where it is needed. No function of this library need be
+ * linked: base has them all. docs/simulator.md shows a model and its use. */
+typedef struct pk_model {
+    uint32_t struct_size;
+    uint32_t flags;
+    const void *context;                 /* handed to every function */
+    const struct pk_model *base;         /* answers for what is NULL; or NULL itself */
+    void (*destroy)(const void *context); /* called once, by pk_model_close; may be NULL, base is not asked */
+
+    pk_status (*step_time)(const void *context, const pk_batch *batch, pk_estimate *estimate, pk_error *error);
+
+    pk_status (*fixed_bytes)(const void *context, pk_memory_breakdown *breakdown, pk_error *error);
+    int64_t (*pre_snapshot_bytes)(const void *context);
+    int64_t (*sequence_variable_bytes)(const void *context, int64_t tokens);
+    int64_t (*sequence_bounded_bytes)(const void *context, int64_t in_flight);
+    int64_t (*sequence_bounded_bytes_at)(const void *context, int64_t computed, int64_t in_flight);
+    int64_t (*sequence_fixed_bytes)(const void *context);
+    int64_t (*sequence_admission_bytes)(const void *context);
+    int64_t (*max_tokens_for)(const void *context, int64_t bytes);
+    pk_status (*kv_capacity)(const void *context, int64_t device_bytes, double utilization, int64_t block,
+                             pk_capacity *capacity, pk_error *error);
+
+    int64_t (*tier_time_ns)(const void *context, const char *tier, int32_t direction, int64_t bytes,
+                            int64_t queue_depth); /* INT64_MAX for a tier that does not exist */
+    pk_status (*pd_transfer_demand)(const void *context, int64_t tokens, const pk_placement *source,
+                                    const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+    int64_t (*admission_overhead_ns)(const void *context, int64_t prompt_tokens);
+    int64_t (*output_token_overhead_ns)(const void *context);
+    int64_t (*completion_overhead_ns)(const void *context);
+
+    int64_t (*capture_tokens)(const void *context);
+    int32_t (*uniform_graph_mode)(const void *context);
+    int32_t (*other_graph_mode)(const void *context);
+    int64_t (*decode_threshold)(const void *context);
+    int32_t (*decode_context_ranks)(const void *context);
+    int32_t (*prefill_context_ranks)(const void *context);
+
+    pk_resolution (*resolved)(const void *context);
+    size_t (*override_count)(const void *context);
+    pk_override (*override_at)(const void *context, size_t index);
+    size_t (*origin_count)(const void *context);
+    pk_origin (*origin_at)(const void *context, size_t index);
+    const char *(*text)(const void *context, const char *key);
+} pk_model;
+
+#ifndef PK_CDEF
+#ifdef __cplusplus
+#define PK_MODEL_INIT {sizeof(pk_model)}
+#else
+#define PK_MODEL_INIT {.struct_size = sizeof(pk_model)}
+#endif
+#endif
+
+typedef pk_status (*pk_model_open_function)(const pk_model *base, pk_model *model, pk_error *error);
+
+/* Makes `*model` the table of a kernel, which stays the caller's and must outlive it. Fails with the argument errors. */
+PK_API pk_status pk_model_of_kernel(const pk_kernel *kernel, pk_model *model, pk_error *error);
+
+/* PK_OK when every function is there, or answered by a base; PK_MODEL naming the first that is not. A model that passes
+ * may be given to the functions below, which check nothing more. */
+PK_API pk_status pk_model_check(const pk_model *model, pk_error *error);
+
+/* Ends a model; NULL and one that was never opened are allowed. The base is left alone. */
+PK_API void pk_model_close(pk_model *model);
+
+/* What the function of this name answers, here or in a base. */
+PK_API pk_status pk_model_step_time(const pk_model *model, const pk_batch *batch, pk_estimate *estimate,
+                                    pk_error *error);
+PK_API pk_status pk_model_fixed_bytes(const pk_model *model, pk_memory_breakdown *breakdown, pk_error *error);
+PK_API int64_t pk_model_pre_snapshot_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_variable_bytes(const pk_model *model, int64_t tokens);
+PK_API int64_t pk_model_sequence_bounded_bytes(const pk_model *model, int64_t in_flight);
+PK_API int64_t pk_model_sequence_bounded_bytes_at(const pk_model *model, int64_t computed, int64_t in_flight);
+PK_API int64_t pk_model_sequence_fixed_bytes(const pk_model *model);
+PK_API int64_t pk_model_sequence_admission_bytes(const pk_model *model);
+PK_API int64_t pk_model_max_tokens_for(const pk_model *model, int64_t bytes);
+PK_API pk_status pk_model_kv_capacity(const pk_model *model, int64_t device_bytes, double utilization, int64_t block,
+                                      pk_capacity *capacity, pk_error *error);
+PK_API int64_t pk_model_tier_time_ns(const pk_model *model, const char *tier, int32_t direction, int64_t bytes,
+                                     int64_t queue_depth);
+PK_API pk_status pk_model_pd_transfer_demand(const pk_model *model, int64_t tokens, const pk_placement *source,
+                                             const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
+PK_API int64_t pk_model_admission_overhead_ns(const pk_model *model, int64_t prompt_tokens);
+PK_API int64_t pk_model_output_token_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_completion_overhead_ns(const pk_model *model);
+PK_API int64_t pk_model_capture_tokens(const pk_model *model);
+PK_API int32_t pk_model_uniform_graph_mode(const pk_model *model);
+PK_API int32_t pk_model_other_graph_mode(const pk_model *model);
+PK_API int64_t pk_model_decode_threshold(const pk_model *model);
+PK_API int32_t pk_model_decode_context_ranks(const pk_model *model);
+PK_API int32_t pk_model_prefill_context_ranks(const pk_model *model);
+PK_API pk_resolution pk_model_resolved(const pk_model *model);
+PK_API size_t pk_model_override_count(const pk_model *model);
+PK_API pk_override pk_model_override_at(const pk_model *model, size_t index);
+PK_API size_t pk_model_origin_count(const pk_model *model);
+PK_API pk_origin pk_model_origin_at(const pk_model *model, size_t index);
+PK_API const char *pk_model_text(const pk_model *model, const char *key);
 
 #if defined(__cplusplus) && !defined(PK_CDEF)
 }

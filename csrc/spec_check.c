@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PK__MAX_ARRAY = 4096 };
-
 /* Where a check stands: the element of the spec it is looking at, and the first fault. */
 typedef struct checker {
     pk_error *error;
@@ -108,6 +106,7 @@ static void check_host(checker *check, const pk_host *host) {
     count(check, "layers", host->layers);
     integer_in(check, "kernels", host->kernels, 0, INT32_MAX);
     integer_in(check, "capture_tokens", host->capture_tokens, 0, INT64_MAX);
+    integer_in(check, "decode_threshold", host->decode_threshold, 1, INT64_MAX);
     duration(check, "replay_ns", host->replay_ns);
     duration(check, "eager_layer_ns", host->eager_layer_ns);
     duration(check, "kernel_ns", host->kernel_ns);
@@ -217,7 +216,7 @@ static void check_experts(checker *check, const pk_experts *experts, uint32_t i)
     not_negative(check, "bytes_per_expert", experts->bytes_per_expert);
     positive(check, "imbalance", experts->imbalance);
     not_negative(check, "stored_bytes_per_expert", experts->stored_bytes_per_expert);
-    integer_in(check, "redundant", experts->redundant, 0, experts->experts - 1);
+    integer_in(check, "redundant", experts->redundant, 0, (int64_t)experts->experts - 1);
     count(check, "ranks", experts->ranks);
 }
 
@@ -285,6 +284,16 @@ static void check_links(checker *check, const pk_links *links) {
     unused(check, "reserved", links->reserved);
 }
 
+static void check_resolution(checker *check, const pk_resolution *resolution) {
+    enter_part(check, "resolution");
+    integer_in(check, "tensor_parallel", resolution->tensor_parallel, 0, INT32_MAX);
+    integer_in(check, "data_parallel", resolution->data_parallel, 0, INT32_MAX);
+    integer_in(check, "expert_parallel", resolution->expert_parallel, 0, INT32_MAX);
+    flag(check, "async_scheduling", resolution->async_scheduling);
+    flag(check, "cascade_attention", resolution->cascade_attention);
+    flag(check, "sequence_parallel_moe", resolution->sequence_parallel_moe);
+}
+
 static void check_cache(checker *check, const pk_cache_group *group, uint32_t i) {
     enter(check, "caches", i);
     law_in(check, "kind", group->kind, PK_CACHE_CHECKPOINTS);
@@ -334,6 +343,9 @@ static void check_arrays(checker *check, const pk_spec *spec) {
     array(check, "groups", spec->groups, spec->group_count);
     array(check, "caches", spec->caches, spec->cache_count);
     array(check, "tiers", spec->tiers, spec->tier_count);
+    array(check, "origins", spec->origins, spec->origin_count);
+    array(check, "overrides", spec->overrides, spec->override_count);
+    array(check, "notes", spec->notes, spec->note_count);
 }
 
 static void check_part(checker *check, const pk_spec *spec) {
@@ -343,7 +355,6 @@ static void check_part(checker *check, const pk_spec *spec) {
     count(check, "interleave", spec->interleave);
     integer_in(check, "context_chunk", spec->context_chunk, 1, PK_MAX_REQUEST_TOKENS);
     integer_in(check, "draft_passes", spec->draft_passes, 0, PK_MAX_DRAFT_PASSES);
-    unused(check, "reserved", spec->reserved);
     integer_in(check, "sm_count", spec->sm_count, 0, INT32_MAX);
     positive(check, "peak_flops", spec->peak_flops);
     positive(check, "hbm_bytes_per_second", spec->hbm_bytes_per_second);
@@ -361,7 +372,9 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
     check_head(&check, spec);
     check_memory(&check, &spec->memory);
     check_links(&check, &spec->links);
+    check_resolution(&check, &spec->resolution);
     leave(&check);
+    if (check.status == PK_OK) check.status = pk__check_texts(spec, error);
     uint32_t layers = spec->layer_count + spec->draft_layer_count;
     for (uint32_t i = 0; check.status == PK_OK && i < layers; i++) check_layer(&check, spec, i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->attention_count; i++)
@@ -379,5 +392,6 @@ pk_status pk__check_spec(const pk_spec *spec, pk_error *error) {
         check_group(&check, &spec->groups[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->cache_count; i++) check_cache(&check, &spec->caches[i], i);
     for (uint32_t i = 0; check.status == PK_OK && i < spec->tier_count; i++) check_tier(&check, spec->tiers, i);
+    if (check.status == PK_OK && spec->measured.present != 0) return pk__check_measured(spec, error);
     return check.status;
 }

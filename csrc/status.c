@@ -1,5 +1,5 @@
 /* Status names, error texts and the arithmetic that must not overflow: what every other source leans on. */
-#include "internal.h"
+#include "laws.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,22 +51,11 @@ pk_status pk__fail(pk_error *error, pk_status status, const char *field, const c
     return status;
 }
 
-pk_status pk__check_struct(uint32_t struct_size, uint32_t flags, size_t size, const char *name, pk_error *error) {
+pk_status pk__bad_struct(uint32_t struct_size, uint32_t flags, size_t size, const char *name, pk_error *error) {
     if (struct_size != size)
         return pk__fail(error, PK_STRUCT_SIZE, name, "struct_size is %u, this library knows %zu; use the _INIT macro",
                         (unsigned)struct_size, size);
-    if (flags != 0) return pk__fail(error, PK_RESERVED, name, "flags are %u, must be 0", (unsigned)flags);
-    return PK_OK;
+    return pk__fail(error, PK_RESERVED, name, "flags are %u, must be 0", (unsigned)flags);
 }
 
-int64_t pk__add(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
-
-int64_t pk__multiply(int64_t a, int64_t b) { return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b; }
-
-int64_t pk__whole(double value) {
-    if (!(value > 0)) return 0;
-    if (value >= 0x1p63) return INT64_MAX;
-    return (int64_t)value;
-}
-
-int64_t pk_nanoseconds(double seconds) { return pk__whole(seconds * 1e9); }
+int64_t pk_nanoseconds(double seconds) { return pk__nanoseconds(seconds); }

@@ -1,169 +1,184 @@
 /* A step: the layers one after the other, then the head; the host on top. */
-#include "internal.h"
+#include "laws.h"
 
-static double largest(double a, double b, double c, double d) {
-    double ab = a > b ? a : b, cd = c > d ? c : d;
+PK__INLINE double largest(const pk__charge *charge) {
+    const double *s = charge->seconds;
+    double ab = s[0] > s[1] ? s[0] : s[1], cd = s[2] > s[3] ? s[2] : s[3];
     return ab > cd ? ab : cd;
 }
 
-double pk__dense_flops(const pk__layer *layer, const pk__step *step) {
-    double flops = step->tokens * layer->flops_per_token;
-    if (layer->attention_count == 0 || step->sums->prefills == 0) return flops;
-    const pk__attention *attention = pk__attentions(step->kernel) + layer->attention_first;
-    return attention->prefill.law == PK_PREFILL_DENSE ? flops + pk__prefill_flops(attention, step) : flops;
+PK__INLINE void add_collectives(const pk__layer *layer, const pk__step *step, bool gathers, pk__charge *charge) {
+    uint32_t end = layer->collective_first + layer->collective_count, equals;
+    for (uint32_t i = layer->collective_first; i < end; i += equals) {
+        const pk__collective *collective = pk__collectives(step->kernel) + i;
+        equals = pk__equal_launches(collective, i, end);
+        pk__add_collective(collective, equals * pk__collective_seconds(collective, step, gathers), charge);
+    }
 }
 
 /* What a layer does but for its routed experts. */
-static pk__charge rest_of_layer(const pk__layer *layer, const pk__step *step) {
+PK__INLINE void rest_of_layer(const pk__layer *layer, const pk__step *step, bool gathers, pk__charge *rest) {
     const pk_kernel *kernel = step->kernel;
-    pk__charge rest = {0};
-    if (layer->attention_count > 0)
-        rest = pk__attention_charge(pk__attentions(kernel) + layer->attention_first, step);
+    if (layer->attention_count > 0) pk__add_attention(pk__attentions(kernel) + layer->attention_first, step, rest);
     for (uint32_t i = 0; i < layer->scorer_count; i++)
-        rest.hbm += pk__scorer_seconds(pk__scorers(kernel) + layer->scorer_first + i, step);
-    rest.sm += pk__flop_seconds(pk__dense_flops(layer, step), step->flop_rate) * step->derate;
-    rest.sm += pk__recurrent_seconds(&layer->recurrent, (double)step->sums->local_tokens);
-    rest.hbm += (layer->weight_bytes + step->tokens * layer->elementwise_bytes_per_token) /
-                kernel->hbm_bytes_per_second;
-    for (uint32_t i = 0; i < layer->collective_count; i++) {
-        const pk__collective *collective = pk__collectives(kernel) + layer->collective_first + i;
-        pk__add_collective(collective, pk__collective_traffic(collective, step).seconds, &rest);
-    }
-    return rest;
+        rest->seconds[PK_HBM] += pk__scorer_seconds(pk__scorers(kernel) + layer->scorer_first + i, step);
+    rest->seconds[PK_SM] += pk__dense_flops(layer, step) * step->seconds_per_flop;
+    rest->seconds[PK_SM] += pk__recurrent_seconds(layer, step->local_tokens);
+    rest->seconds[PK_HBM] += layer->weight_seconds + step->tokens * layer->elementwise_seconds_per_token;
+    add_collectives(layer, step, gathers, rest);
 }
 
 /* Adds one kind of layer to the totals and returns the seconds of its stages. The routed experts run after the rest
  * of the layer, so they are added to its longest resource instead of hiding behind it. */
-static double price_layer(const pk__layer *layer, const pk__step *step, pk__charge *total) {
-    pk__charge rest = rest_of_layer(layer, step), routed = {0};
+PK__INLINE double price_layer(const pk__layer *layer, const pk__step *step, bool gathers, pk__charge *total) {
+    pk__charge rest = {{0}};
+    double routed_sm_s = 0, routed_hbm_s = 0;
+    rest_of_layer(layer, step, gathers, &rest);
+    double overlap_s = largest(&rest);
     for (uint32_t i = 0; i < layer->experts_count; i++) {
-        pk__charge one = pk__experts_charge(pk__expert_sets(step->kernel) + layer->experts_first + i, step);
-        routed.sm += one.sm;
-        routed.hbm += one.hbm;
+        const pk__experts *experts = pk__expert_sets(step->kernel) + layer->experts_first + i;
+        routed_sm_s += pk__experts_work_seconds(experts, step);
+        routed_hbm_s += pk__experts_touched(experts, step) * experts->seconds_per_expert;
     }
-    total->sm += layer->count * (rest.sm + routed.sm);
-    total->hbm += layer->count * (rest.hbm + routed.hbm);
-    total->nvlink += layer->count * rest.nvlink;
-    total->nic += layer->count * rest.nic;
-    return layer->count * (largest(rest.sm, rest.hbm, rest.nvlink, rest.nic) + (routed.sm + routed.hbm));
+    rest.seconds[PK_SM] += routed_sm_s;
+    rest.seconds[PK_HBM] += routed_hbm_s;
+    for (int i = 0; i < PK__CHARGED; i++) total->seconds[i] += layer->count * rest.seconds[i];
+    return layer->count * (overlap_s + (routed_sm_s + routed_hbm_s));
 }
 
 int64_t pk__head_rows(const pk__step *step) {
     return step->kernel->head.rows == PK_HEAD_ALL_TOKENS ? step->sums->local_tokens : step->sums->sampled_rows;
 }
 
-pk__charge pk__head_charge(const pk__step *step, int64_t rows) {
+double pk__head_flop_seconds(const pk__step *step, double rows) {
     const pk_kernel *kernel = step->kernel;
-    const pk__head *head = &kernel->head;
-    pk__charge charge = {0};
-    if (!head->present || rows == 0) return charge;
-    double rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)rows);
-    charge.sm = pk__flop_seconds((double)rows * head->flops_per_row, rate) * step->derate;
-    charge.hbm = head->read_seconds;
-    if (head->gather.units != 0) {
-        double bytes = (double)rows * head->gather.bytes_per_unit;
-        pk__add_collective(&head->gather, pk_collective_seconds(&head->gather.law, bytes), &charge);
-    }
-    return charge;
+    double rate = kernel->peak_flops * pk__gemm_efficiency(&kernel->gemm, rows);
+    return rows * kernel->head.flops_per_row * pk__seconds_per_flop(rate, step->derate);
 }
 
-static double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
-    pk__charge charge = pk__head_charge(step, rows);
-    total->sm += charge.sm;
-    total->hbm += charge.hbm;
-    total->nvlink += charge.nvlink;
-    total->nic += charge.nic;
-    return largest(charge.sm, charge.hbm, charge.nvlink, charge.nic);
+PK__INLINE double price_head(const pk__step *step, int64_t rows, pk__charge *total) {
+    const pk__head *head = &step->kernel->head;
+    if (step->kernel->measured_at != 0) return pk__price_measured_head(step, rows, total);
+    if (!head->present || rows == 0) return 0;
+    pk__charge charge = {{0}};
+    charge.seconds[PK_SM] = pk__head_flop_seconds(step, (double)rows);
+    charge.seconds[PK_HBM] = head->read_seconds;
+    if (head->gather.units != 0)
+        pk__add_collective(&head->gather, pk__launch_seconds(&head->gather, (double)rows), &charge);
+    for (int i = 0; i < PK__CHARGED; i++) total->seconds[i] += charge.seconds[i];
+    return largest(&charge);
 }
 
-static double price_layers(const pk__layer *layers, uint32_t count, const pk__step *step, pk__charge *total) {
+PK__INLINE double price_layers(uint32_t first, uint32_t count, const pk__step *step, bool gathers, pk__charge *total) {
+    const pk__layer *layers = pk__layers(step->kernel) + first;
     double overlap_s = 0;
-    for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, total);
+    if (step->kernel->measured_at != 0) return pk__price_measured_layers(layers, count, step, total);
+    for (uint32_t i = 0; i < count; i++) overlap_s += price_layer(layers + i, step, gathers, total);
     return overlap_s;
+}
+
+PK__APART double price_any_layers(uint32_t first, uint32_t count, const pk__step *step, pk__charge *total) {
+    return price_layers(first, count, step, true, total);
 }
 
 /* The speculator's passes run one after another: the first over the step's own tokens, to fill its cache, the others
  * over the one token that each request drafts. */
-pk__step pk__draft_step(const pk__step *first, int32_t pass, pk__sums *sums) {
-    if (pass == 1) return *first;
-    pk__scan_draft(first->batch, first->kernel, pass, sums);
-    return pk__step_of(first->kernel, first->batch, sums);
+void pk__draft_step(const pk__step *first, int32_t pass, pk__sums *sums, pk__step *step) {
+    if (pass == 1) {
+        *step = *first;
+        return;
+    }
+    pk__scan_draft(first->batch, first->kernel, pass, first->sums, sums);
+    pk__step_of(first->kernel, first->batch, sums, step);
 }
 
-static double price_drafts(const pk__step *first, pk__charge *total) {
+PK__APART double price_drafts(const pk__step *first, pk__charge *total) {
     const pk_kernel *kernel = first->kernel;
-    const pk__layer *layers = pk__layers(kernel) + kernel->layer_count;
+    uint32_t behind = kernel->layer_count, count = kernel->draft_layer_count;
     double overlap_s = 0;
     for (int32_t pass = 1; pass <= kernel->draft_passes; pass++) {
         pk__sums sums;
-        pk__step step = pk__draft_step(first, pass, &sums);
-        if (step.tokens > 0) overlap_s += price_layers(layers, kernel->draft_layer_count, &step, total);
+        pk__step step;
+        pk__draft_step(first, pass, &sums, &step);
+        if (step.tokens > 0) overlap_s += price_any_layers(behind, count, &step, total);
         overlap_s += price_head(&step, step.sums->attending, total);
     }
     return overlap_s;
 }
 
 /* The resource with the largest share, in seconds before truncation; the earlier one on a tie. */
-static int32_t bottleneck_of(const double seconds[PK_RESOURCE_COUNT]) {
+PK__INLINE int32_t bottleneck_of(const pk__charge *total, double host_s) {
     int32_t slowest = PK_SM;
-    for (int32_t i = 1; i < PK_RESOURCE_COUNT; i++)
-        if (seconds[i] > seconds[slowest]) slowest = i;
-    return slowest;
+    for (int32_t i = 1; i < PK__CHARGED; i++)
+        if (total->seconds[i] > total->seconds[slowest]) slowest = i;
+    return host_s > total->seconds[slowest] ? PK_HOST : slowest;
 }
 
-static void idle_step(int64_t host_ns, pk_estimate *estimate) {
-    *estimate = (pk_estimate){
-        .struct_size = sizeof *estimate,
-        .overlap_ns = host_ns,
-        .no_overlap_ns = host_ns,
-        .bottleneck = PK_HOST,
-    };
+/* What no step is charged for stays 0. */
+PK__INLINE void clear(pk_estimate *estimate) {
+    estimate->flags = 0;
+    estimate->per_resource_ns[PK_PCIE] = estimate->per_resource_ns[PK_COPY_ENGINE] = 0;
+    estimate->reserved = 0;
+}
+
+PK__APART void idle_step(int64_t host_ns, pk_estimate *estimate) {
+    clear(estimate);
+    for (int32_t i = 0; i < PK__CHARGED; i++) estimate->per_resource_ns[i] = 0;
     estimate->per_resource_ns[PK_HOST] = host_ns;
+    estimate->overlap_ns = estimate->no_overlap_ns = host_ns;
+    estimate->bottleneck = PK_HOST;
 }
 
-static void busy_step(const pk__charge *total, double overlap_s, int64_t host_ns, pk_estimate *estimate) {
-    double seconds[PK_RESOURCE_COUNT] = {0};
-    seconds[PK_SM] = total->sm;
-    seconds[PK_HBM] = total->hbm;
-    seconds[PK_NVLINK] = total->nvlink;
-    seconds[PK_NIC] = total->nic;
-    seconds[PK_HOST] = pk__seconds(host_ns);
-    pk_estimate result = {.struct_size = sizeof result, .bottleneck = bottleneck_of(seconds)};
-    for (int32_t i = 0; i < PK_RESOURCE_COUNT; i++) {
-        /* The host's share is a count of nanoseconds already; a round trip through seconds could lose one. */
-        result.per_resource_ns[i] = i == PK_HOST ? host_ns : pk_nanoseconds(seconds[i]);
-        result.no_overlap_ns = pk__add(result.no_overlap_ns, result.per_resource_ns[i]);
+/* The same for any numbers: nothing wraps, and what is no number is no time. */
+PK__APART void extreme_step(const pk__charge *total, double overlap_s, int64_t host_ns, pk_estimate *estimate) {
+    int64_t no_overlap_ns = host_ns;
+    for (int32_t i = 0; i < PK__CHARGED; i++) {
+        estimate->per_resource_ns[i] = pk__nanoseconds(total->seconds[i]);
+        no_overlap_ns = pk__add(no_overlap_ns, estimate->per_resource_ns[i]);
     }
-    int64_t overlap_ns = pk__add(pk_nanoseconds(overlap_s), host_ns);
-    result.overlap_ns = pk__min(overlap_ns, result.no_overlap_ns);
-    *estimate = result;
+    estimate->no_overlap_ns = no_overlap_ns;
+    estimate->overlap_ns = pk__min(pk__add(pk__nanoseconds(overlap_s), host_ns), no_overlap_ns);
 }
 
-pk__step pk__step_of(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums) {
-    double tokens = (double)(sums->local_tokens + sums->pad_tokens);
-    return (pk__step){
-        .kernel = kernel,
-        .batch = batch,
-        .sums = sums,
-        .tokens = tokens,
-        .flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, tokens),
-        .attention_flop_rate = kernel->peak_flops * pk_gemm_efficiency(&kernel->gemm, (double)sums->local_tokens),
-        .derate = pk__sm_derate(kernel, batch->sm_budget),
-    };
+PK__INLINE void busy_step(const pk__charge *total, double overlap_s, int64_t host_ns, pk_estimate *estimate) {
+    const double *s = total->seconds;
+    clear(estimate);
+    /* The host's share is a count of nanoseconds already; a round trip through seconds could lose one. */
+    estimate->per_resource_ns[PK_HOST] = host_ns;
+    estimate->bottleneck = bottleneck_of(total, pk__seconds(host_ns));
+    double years = 1e9;
+    if (!(s[0] + s[1] + s[2] + s[3] + overlap_s < years) || host_ns > INT64_MAX / 2) {
+        extreme_step(total, overlap_s, host_ns, estimate);
+        return;
+    }
+    int64_t no_overlap_ns = host_ns;
+    for (int32_t i = 0; i < PK__CHARGED; i++) {
+        int64_t ns = (int64_t)(s[i] * 1e9);
+        estimate->per_resource_ns[i] = ns;
+        no_overlap_ns += ns;
+    }
+    estimate->no_overlap_ns = no_overlap_ns;
+    estimate->overlap_ns = pk__min((int64_t)(overlap_s * 1e9) + host_ns, no_overlap_ns);
 }
 
-static void price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
-    int64_t graph_ns = pk__graph_ns(kernel, sums);
+void pk__price(const pk_kernel *kernel, const pk_batch *batch, const pk__sums *sums, pk_estimate *estimate) {
+    bool measured = kernel->measured_at != 0;
+    int64_t graph_ns = measured ? pk__measured_host_ns(kernel, sums) : pk__graph_ns(kernel, sums);
     if (sums->scheduled + sums->pad_tokens == 0) {
         idle_step(graph_ns, estimate);
         return;
     }
-    pk__step step = pk__step_of(kernel, batch, sums);
-    pk__charge total = {0};
-    double overlap_s = price_layers(pk__layers(kernel), kernel->layer_count, &step, &total);
+    pk__step step;
+    pk__step_of(kernel, batch, sums, &step);
+    pk__charge total = {{0}};
+    double overlap_s;
+    if (kernel->gathers_context && sums->prefills > 0)
+        overlap_s = price_any_layers(0, kernel->layer_count, &step, &total);
+    else
+        overlap_s = price_layers(0, kernel->layer_count, &step, false, &total);
     overlap_s += price_head(&step, pk__head_rows(&step), &total);
-    overlap_s += price_drafts(&step, &total);
-    busy_step(&total, overlap_s, pk__add(graph_ns, kernel->dispatch_ns), estimate);
+    if (kernel->draft_passes > 0) overlap_s += price_drafts(&step, &total);
+    busy_step(&total, overlap_s, pk__add(graph_ns, measured ? 0 : kernel->dispatch_ns), estimate);
 }
 
 pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {
@@ -175,6 +190,6 @@ pk_status pk_step_time(const pk_kernel *kernel, const pk_batch *batch, pk_estima
     pk__sums sums;
     status = pk__scan_batch(batch, kernel, &sums, error);
     if (status != PK_OK) return status;
-    price(kernel, batch, &sums, estimate);
+    pk__price(kernel, batch, &sums, estimate);
     return PK_OK;
 }

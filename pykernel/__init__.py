@@ -11,48 +11,82 @@ See the README for the command and docs/price-a-batch.md for a tour.
 
 from __future__ import annotations
 
-from os import PathLike
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from pykernel._status import library_version
-from pykernel.batch import Batch
-from pykernel.derive import ParameterInventory, derive, parameter_inventory
-from pykernel.documents import Inputs, Repos, Rules, load_bundle, open_inputs
-from pykernel.documents.rules import rules
-from pykernel.errors import (
-    ArgumentError,
-    BatchError,
-    DocumentError,
-    ImageError,
-    PluginError,
-    Problem,
-    PykernelError,
-    RefusedError,
-)
-from pykernel.explain import Explanation, Term
-from pykernel.from_config import inputs_from_config, inputs_from_graph
-from pykernel.interface import (
-    RESOURCES,
-    CoefficientOrigin,
-    CostModel,
-    Direction,
-    Evidence,
-    KVCapacity,
-    LinkUse,
-    MemoryBreakdown,
-    Override,
-    Placement,
-    Request,
-    Resolution,
-    StepEstimate,
-    TransferDemand,
-)
-from pykernel.kernel import Kernel
-from pykernel.models import new
-from pykernel.resolve import ENGINE_BEHAVIOUR_COMMIT, ENGINE_BEHAVIOUR_VERSION, KERNEL_ASSUMPTION_SET
-from pykernel.summary import ModelSummary, summarize
-from pykernel.switches import LawSwitches
+if TYPE_CHECKING:
+    from os import PathLike
 
-__version__ = library_version()
+    from pykernel.batch import Batch
+    from pykernel.batch_state import BatchState
+    from pykernel.c_model import load_c_model
+    from pykernel.derive import ParameterInventory, derive, parameter_inventory
+    from pykernel.documents import Inputs, Repos, Rules, load_bundle, open_inputs
+    from pykernel.documents.rules import rules
+    from pykernel.errors import (
+        ArgumentError,
+        BatchError,
+        DocumentError,
+        ImageError,
+        PluginError,
+        Problem,
+        PykernelError,
+        RefusedError,
+    )
+    from pykernel.estimates import StepEstimates
+    from pykernel.explain import Explanation, Term
+    from pykernel.from_config import inputs_from_config, inputs_from_graph
+    from pykernel.interface import (
+        RESOURCES,
+        CoefficientOrigin,
+        CostModel,
+        Direction,
+        Evidence,
+        KVCapacity,
+        LinkUse,
+        MemoryBreakdown,
+        Override,
+        Placement,
+        Request,
+        Resolution,
+        StepEstimate,
+        TransferDemand,
+    )
+    from pykernel.kernel import Kernel
+    from pykernel.models import new
+    from pykernel.resolve import ENGINE_BEHAVIOUR_COMMIT, ENGINE_BEHAVIOUR_VERSION, KERNEL_ASSUMPTION_SET
+    from pykernel.summary import ModelSummary, summarize
+    from pykernel.switches import LawSwitches
+
+    __version__: str
+
+# Where each name lives. A name is imported when it is first asked for, so that importing the package takes no longer
+# than what is used of it.
+_HOMES = {
+    "pykernel.batch": "Batch",
+    "pykernel.batch_state": "BatchState",
+    "pykernel.c_model": "load_c_model",
+    "pykernel.derive": "ParameterInventory derive parameter_inventory",
+    "pykernel.documents": "Inputs Repos Rules load_bundle open_inputs",
+    "pykernel.documents.rules": "rules",
+    "pykernel.errors": (
+        "ArgumentError BatchError DocumentError ImageError PluginError Problem PykernelError RefusedError"
+    ),
+    "pykernel.estimates": "StepEstimates",
+    "pykernel.explain": "Explanation Term",
+    "pykernel.from_config": "inputs_from_config inputs_from_graph",
+    "pykernel.interface": (
+        "CoefficientOrigin CostModel Direction Evidence KVCapacity LinkUse MemoryBreakdown Override "
+        "Placement RESOURCES Request Resolution StepEstimate TransferDemand"
+    ),
+    "pykernel.kernel": "Kernel",
+    "pykernel.models": "new",
+    "pykernel.resolve": "ENGINE_BEHAVIOUR_COMMIT ENGINE_BEHAVIOUR_VERSION KERNEL_ASSUMPTION_SET",
+    "pykernel.summary": "ModelSummary summarize",
+    "pykernel.switches": "LawSwitches",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ENGINE_BEHAVIOUR_COMMIT",
@@ -62,6 +96,7 @@ __all__ = [
     "ArgumentError",
     "Batch",
     "BatchError",
+    "BatchState",
     "CoefficientOrigin",
     "CostModel",
     "Direction",
@@ -88,12 +123,14 @@ __all__ = [
     "Resolution",
     "Rules",
     "StepEstimate",
+    "StepEstimates",
     "Term",
     "TransferDemand",
     "derive",
     "inputs_from_config",
     "inputs_from_graph",
     "load_bundle",
+    "load_c_model",
     "new",
     "open",
     "open_inputs",
@@ -102,6 +139,34 @@ __all__ = [
     "rules",
     "summarize",
 ]
+
+
+class _Package(ModuleType):
+    """This module. Importing the package `pykernel.derive` would put it in the place of the function of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "derive" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        value: Any = import_module("pykernel._status").library_version()
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'pykernel' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
 
 
 def open(scenario: str | PathLike[str], repos: Repos | None = None, *, model: str = "blis") -> CostModel:
@@ -117,4 +182,7 @@ def open_pool(
     scenario: str | PathLike[str], index: int, repos: Repos | None = None, *, model: str = "blis"
 ) -> CostModel:
     """The cost model of one pool of a scenario, counted from 0; otherwise as `open`."""
+    from pykernel.documents import open_inputs
+    from pykernel.models import new
+
     return new(open_inputs(scenario, repos, index), model=model)

@@ -18,11 +18,52 @@ ROOT = Path(__file__).resolve().parents[1]
 CSRC = ROOT / "csrc"
 
 # What only the extension has, beside the public header. The digest is a function because cffi calls those by name
-# without a macro or a variable that would have to be exported.
-EXTRA_CDEF = "const char *pykernel_source_digest(void);\n"
+# without a macro or a variable that would have to be exported. The others are for pricing from Python, where a call
+# with one argument takes half the time of one with four and an array of numbers is made sooner than a struct.
+EXTRA_CDEF = """
+const char *pykernel_source_digest(void);
+typedef struct pykernel_call {
+    int64_t values[10];
+    const pk_kernel *kernel;
+    const pk_batch *batch;
+    pk_batch_state *state;
+} pykernel_call;
+int32_t pykernel_price(pykernel_call *call);
+int32_t pykernel_price_batch(const pk_kernel *kernel, const pk_batch *batch, int64_t *values);
+"""
 EXTRA_SOURCE = """
 #include "pykernel.h"
 static const char *pykernel_source_digest(void) {{ return "{digest}"; }}
+
+/* A batch or a running batch, the other NULL, and its price: both bounds, the bottleneck, each resource's share. */
+typedef struct pykernel_call {{
+    int64_t values[3 + PK_RESOURCE_COUNT];
+    const pk_kernel *kernel;
+    const pk_batch *batch;
+    pk_batch_state *state;
+}} pykernel_call;
+
+static void flatten(const pk_estimate *estimate, int64_t *values) {{
+    values[0] = estimate->overlap_ns;
+    values[1] = estimate->no_overlap_ns;
+    values[2] = estimate->bottleneck;
+    for (int i = 0; i < PK_RESOURCE_COUNT; i++) values[3 + i] = estimate->per_resource_ns[i];
+}}
+
+static int32_t pykernel_price_batch(const pk_kernel *kernel, const pk_batch *batch, int64_t *values) {{
+    pk_estimate estimate = PK_ESTIMATE_INIT;
+    pk_status status = pk_step_time(kernel, batch, &estimate, NULL);
+    if (status == PK_OK) flatten(&estimate, values);
+    return (int32_t)status;
+}}
+
+static int32_t pykernel_price(pykernel_call *call) {{
+    if (call->state == NULL) return pykernel_price_batch(call->kernel, call->batch, call->values);
+    pk_estimate estimate = PK_ESTIMATE_INIT;
+    pk_status status = pk_batch_state_step_time(call->kernel, call->state, &estimate, NULL);
+    if (status == PK_OK) flatten(&estimate, call->values);
+    return (int32_t)status;
+}}
 """
 
 

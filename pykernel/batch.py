@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.errors import ArgumentError, BatchError
+from pykernel.integers import column, column_of, int64
 from pykernel.interface import Request
 
 _FIELDS = ("scheduled", "computed", "prompt_len", "cached_tokens")
+_fields_of = attrgetter(*_FIELDS)
+_BATCH, _BATCH_SIZE, _INT64S = ffi.typeof("pk_batch *"), ffi.sizeof("pk_batch"), ffi.typeof("int64_t[]")
 
 
 class Batch:
@@ -41,11 +45,9 @@ class Batch:
         sm_budget: int = 0,
         pad_tokens: int = 0,
     ) -> None:
-        columns = [array("q"), array("q"), array("q"), array("q")]
-        for request in requests:
-            for column, field in zip(columns, _FIELDS, strict=True):
-                column.append(_count(getattr(request, field), field))
-        self._borrow(columns, decode_threshold, sm_budget, pad_tokens)
+        rows = zip(*map(_fields_of, requests), strict=True)
+        columns = [column_of(values, field) for values, field in zip(rows, _FIELDS, strict=False)]
+        self._borrow(columns or [array("q") for _ in _FIELDS], decode_threshold, sm_budget, pad_tokens)
 
     @classmethod
     def from_arrays(
@@ -67,7 +69,7 @@ class Batch:
         """
         given = (scheduled, computed, prompt_len, cached_tokens)
         columns = [
-            _column(values, field)
+            column(values, field)
             for values, field in zip(given, _FIELDS, strict=True)
             if not (field == "cached_tokens" and values is None)
         ]
@@ -76,23 +78,23 @@ class Batch:
         return batch
 
     def _borrow(self, columns: list[Any], decode_threshold: int, sm_budget: int, pad_tokens: int) -> None:
-        lengths = {len(column) for column in columns}
+        lengths = {len(values) for values in columns}
         if len(lengths) > 1:
-            named = ", ".join(f"{field} {len(column)}" for field, column in zip(_FIELDS, columns, strict=False))
+            named = ", ".join(f"{field} {len(values)}" for field, values in zip(_FIELDS, columns, strict=False))
             raise ArgumentError(f"the arrays of a batch must have one length, found {named}")
         # The views keep the memory in place and alive. A buffer object of cffi that was kept instead would crash the
         # collector when it clears a memoryview in the same cycle first. Empty buffers are left out, since from_buffer
         # refuses those of some exporters; the core takes NULL for no requests.
         self._arrays = columns
-        self._views = [memoryview(column) for column in columns] if lengths != {0} else []
-        struct = ffi.new("pk_batch *")
-        struct.struct_size = ffi.sizeof("pk_batch")
+        self._views = [memoryview(values) for values in columns] if lengths != {0} else []
+        struct = ffi.new(_BATCH)
+        struct.struct_size = _BATCH_SIZE
         struct.count = lengths.pop()
         for field, view in zip(_FIELDS, self._views, strict=False):
-            setattr(struct, field, ffi.from_buffer("int64_t[]", view))
-        struct.decode_threshold = _count(decode_threshold, "decode_threshold")
-        struct.sm_budget = _count(sm_budget, "sm_budget")
-        struct.pad_tokens = _count(pad_tokens, "pad_tokens")
+            setattr(struct, field, ffi.from_buffer(_INT64S, view))
+        struct.decode_threshold = int64(decode_threshold, "decode_threshold")
+        struct.sm_budget = int64(sm_budget, "sm_budget")
+        struct.pad_tokens = int64(pad_tokens, "pad_tokens")
         self.struct = struct
 
     def __len__(self) -> int:
@@ -108,7 +110,7 @@ class Batch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = (self.decode_threshold, self.sm_budget, self.pad_tokens)
-        return (_rebuild, ([array("q", [int(v) for v in column]) for column in self._arrays], settings))
+        return (_rebuild, ([array("q", [int(v) for v in values]) for values in self._arrays], settings))
 
     @property
     def decode_threshold(self) -> int:
@@ -138,7 +140,10 @@ class Batch:
         return len(self) > 0 and all(value == width for value in self._arrays[0])
 
     def validate(self) -> None:
-        """Raise `BatchError`, naming the request and the field, when a kernel would refuse this batch."""
+        """Raise `BatchError`, naming the request and the field, when a number is out of range.
+
+        Pricing makes the same checks, but for `prompt_len` and `cached_tokens`, which no price depends on.
+        """
         error = error_struct()
         raise_for(lib.pk_batch_check(self.struct, error), error, BatchError)
 
@@ -147,27 +152,3 @@ def _rebuild(columns: list[Any], settings: tuple[int, int, int]) -> Batch:
     batch = Batch.__new__(Batch)
     batch._borrow(columns, *settings)
     return batch
-
-
-def _count(value: Any, field: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentError(f"{field} is {value!r}, accepted is an integer")
-    number = int(value.__index__())
-    if not -(2**63) <= number < 2**63:
-        raise ArgumentError(f"{field} is {number}, which does not fit 64 bits")
-    return number
-
-
-def _column(values: Any, field: str) -> Any:
-    try:
-        view = memoryview(values)
-    except TypeError:
-        if not isinstance(values, Iterable):
-            raise ArgumentError(f"{field} is {values!r}, accepted is a buffer or a sequence of integers") from None
-        return array("q", [_count(value, field) for value in values])
-    if view.ndim != 1 or view.itemsize != 8 or view.format not in ("q", "l") or not view.c_contiguous:
-        raise ArgumentError(
-            f"{field} is a buffer of format {view.format!r} with {view.ndim} dimensions; "
-            "accepted is a contiguous one-dimensional buffer of 64-bit integers, such as array('q') or numpy int64"
-        )
-    return values

@@ -24,6 +24,8 @@ from pykernel.hooks import CostModelEntry, DocumentEntry, hookimpl
 
 _BUNDLED = "bundled with pykernel"
 _LAWS = "inference-sim/blis-latency-kernel"
+_BASIS = {"calibrated": ("kernels measured by aiconfigurator-core", frozenset({"blis"}))}
+"""Where the laws of a cost model come from, and what it does not claim, of those that are not the BLIS model."""
 
 
 def _files(names: Sequence[str], load: Callable[[Path], Any], path: Callable[[str], Path]) -> list[DocumentEntry]:

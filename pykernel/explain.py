@@ -13,7 +13,7 @@ from typing import Any
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
-from pykernel.errors import BatchError
+from pykernel.errors import BatchError, ImageError
 from pykernel.interface import RESOURCES, CoefficientOrigin, StepEstimate
 
 
@@ -96,7 +96,10 @@ class Labels:
 
     def terms(self, rows: Any, origins: Mapping[str, CoefficientOrigin]) -> tuple[Term, ...]:
         """The terms of a step; `rows` are the core's, `origins` the coefficients in scope by name."""
-        return tuple(self._term(row, origins) for row in rows)
+        try:
+            return tuple(self._term(row, origins) for row in rows)
+        except (IndexError, TypeError, ValueError) as error:
+            raise ImageError(f"the labels of the image are not those of its kernel: {error}") from None
 
     def _term(self, row: Any, origins: Mapping[str, CoefficientOrigin]) -> Term:
         what, names = self._describe(row)

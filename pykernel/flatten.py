@@ -5,8 +5,10 @@ Nothing is decided here: each function copies one part's numbers into the struct
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from pykernel import about
 from pykernel._native import ffi, lib
 from pykernel.collectives import CollectivePlan
 from pykernel.explain import Labels
@@ -47,14 +49,22 @@ _ARRAYS = {
     "groups": ("pk_group[]", "group_count"),
     "caches": ("pk_cache_group[]", "cache_count"),
     "tiers": ("pk_tier[]", "tier_count"),
+    "origins": ("pk_origin[]", "origin_count"),
+    "overrides": ("pk_override[]", "override_count"),
+    "notes": ("pk_note[]", "note_count"),
 }
 """The arrays of a spec: the C type and the field that holds the length."""
 
 
 class Spec:
-    """A `pk_spec` and the arrays it points to, which live as long as this object."""
+    """A `pk_spec` and the arrays it points to, which live as long as this object.
 
-    def __init__(self, plan: Plan, resolved: Resolved, switches: LawSwitches) -> None:
+    `names` are notes to travel with the kernel, such as the name of the scenario.
+    """
+
+    def __init__(
+        self, plan: Plan, resolved: Resolved, switches: LawSwitches, names: Mapping[str, str] | None = None
+    ) -> None:
         self._resolved = resolved
         self.labels = Labels(
             gemm=resolved.laws.gemm.names, host=resolved.laws.host.names, peak_flops=resolved.precision.peak_flops
@@ -69,8 +79,9 @@ class Spec:
         self._extend("tiers", [_tier(tier) for tier in resolved.links.tiers])
         for layer in (*plan.layers, *plan.draft_layers):
             self._add_layer(layer)
-        self.struct = ffi.new("pk_spec *", self._top(plan, switches))
-        self._keep = [self._attach(name) for name in _ARRAYS]
+        self._keep: list[Any] = []
+        self.struct = ffi.new("pk_spec *", {**self._top(plan, switches), **self._about(names or {})})
+        self._keep += [self._attach(name) for name in _ARRAYS]
         self.struct.layer_count = len(plan.layers)
         self.struct.draft_layer_count = len(plan.draft_layers)
 
@@ -101,6 +112,20 @@ class Spec:
             "memory": self._memory(plan, switches),
             "links": _links(resolved.links),
         }
+
+    def _about(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """What the kernel stands for: the arrays are extended, the rest is returned."""
+        resolved = self._resolved
+        parts = about.rows(self.labels, resolved.pool, resolved.resolution, resolved.provenance, names, self._text)
+        for name in ("origins", "overrides", "notes"):
+            self._extend(name, parts.pop(name))
+        return parts
+
+    def _text(self, value: str) -> Any:
+        """Text for the C struct to point to. A NUL, with which C ends a text, becomes U+FFFD."""
+        text = ffi.new("char[]", value.replace("\0", "\ufffd").encode(errors="replace"))
+        self._keep.append(text)
+        return text
 
     def _memory(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
         memory, settings = self._resolved.memory, self._resolved.settings
@@ -133,6 +158,7 @@ class Spec:
             "layers": plan.depth,
             "kernels": plan.kernels,
             "capture_tokens": graphs.capture_tokens,
+            "decode_threshold": self._resolved.decode_threshold,
             "replay_ns": host.replay_ns,
             "eager_layer_ns": host.eager_layer_ns,
             "kernel_ns": host.kernel_ns,

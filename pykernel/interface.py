@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from pykernel.errors import ArgumentError
 if TYPE_CHECKING:
     from pykernel.batch import Batch
     from pykernel.documents import Pool
+    from pykernel.estimates import StepEstimates
 
 RESOURCES: tuple[str, ...] = ("sm", "hbm", "nvlink", "nic", "pcie", "copy_engine", "host")
 """What a step can wait for, in the order that breaks ties of the bottleneck."""
@@ -50,7 +52,17 @@ class StepEstimate:
     lie nearer to. An estimate only changes when it is handed to `step_time_into` again.
     """
 
-    __slots__ = ("_bottleneck", "_no_overlap_ns", "_overlap_ns", "_resource_ns", "scratch")
+    __slots__ = ("batch", "call", "model", "record")
+
+    record: Sequence[int]
+    """The values, for cost models: both bounds, the bottleneck as an index into `RESOURCES`, the time of each resource.
+    A model that prices by the thousand leaves memory of its own here, so that they become Python objects when they are
+    asked for."""
+    model: Any
+    batch: Any
+    call: Any
+    """The cost model and the batch that this estimate was filled from, and room of that model's own, for pricing the
+    same batch into it again; None, and no part of the value."""
 
     def __init__(
         self,
@@ -60,57 +72,49 @@ class StepEstimate:
         per_resource_ns: Mapping[str, int] | None = None,
     ) -> None:
         given = per_resource_ns or {}
+        self.call = None
         self.fill(overlap_ns, no_overlap_ns, bottleneck, [given.get(name, 0) for name in RESOURCES])
-        self.scratch: Any = None
-        """Room for the cost model that fills this estimate; no part of its value."""
 
     def fill(self, overlap_ns: int, no_overlap_ns: int, bottleneck: str, resource_ns: Iterable[int]) -> None:
         """Replace the whole value; `resource_ns` is in the order of `RESOURCES`. For cost models."""
-        self._overlap_ns = overlap_ns
-        self._no_overlap_ns = no_overlap_ns
-        self._bottleneck = bottleneck
-        self._resource_ns = tuple(resource_ns)
+        self.model = self.batch = None
+        self.record = (overlap_ns, no_overlap_ns, RESOURCES.index(bottleneck), *resource_ns)
 
     @property
     def overlap_ns(self) -> int:
         """Time of the step when the resources of a layer overlap, ns."""
-        return self._overlap_ns
+        return self.record[0]
 
     @property
     def no_overlap_ns(self) -> int:
         """Time of the step when nothing overlaps, ns; the sum of `per_resource_ns`."""
-        return self._no_overlap_ns
+        return self.record[1]
 
     @property
     def bottleneck(self) -> str:
         """The resource with the largest share."""
-        return self._bottleneck
+        return RESOURCES[self.record[2]]
 
     @property
     def per_resource_ns(self) -> dict[str, int]:
         """Time of each resource that the step uses, ns. A new dictionary each time, the caller's to keep."""
-        return {name: ns for name, ns in zip(RESOURCES, self._resource_ns, strict=True) if ns}
+        return {name: ns for name, ns in zip(RESOURCES, tuple(self.record)[3:], strict=True) if ns}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StepEstimate):
             return NotImplemented
-        return (
-            self._overlap_ns == other._overlap_ns
-            and self._no_overlap_ns == other._no_overlap_ns
-            and self._bottleneck == other._bottleneck
-            and self._resource_ns == other._resource_ns
-        )
+        return tuple(self.record) == tuple(other.record)
 
     __hash__ = None  # type: ignore[assignment]  # step_time_into changes it
 
     def __repr__(self) -> str:
         return (
-            f"StepEstimate(overlap_ns={self._overlap_ns}, no_overlap_ns={self._no_overlap_ns}, "
-            f"bottleneck={self._bottleneck!r}, per_resource_ns={self.per_resource_ns})"
+            f"StepEstimate(overlap_ns={self.overlap_ns}, no_overlap_ns={self.no_overlap_ns}, "
+            f"bottleneck={self.bottleneck!r}, per_resource_ns={self.per_resource_ns})"
         )
 
     def __reduce__(self) -> tuple[type[StepEstimate], tuple[int, int, str, dict[str, int]]]:
-        return (StepEstimate, (self._overlap_ns, self._no_overlap_ns, self._bottleneck, self.per_resource_ns))
+        return (StepEstimate, (self.overlap_ns, self.no_overlap_ns, self.bottleneck, self.per_resource_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +319,37 @@ class CostModel(ABC):
     def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
         """Write the price of one step into the caller's `estimate`; the same values as `step_time`."""
 
+    def step_time_many(
+        self,
+        offsets: Any,
+        scheduled: Any,
+        computed: Any,
+        prompt_len: Any = None,
+        cached_tokens: Any = None,
+        *,
+        decode_threshold: int = 1,
+        sm_budget: int = 0,
+        pad_tokens: int = 0,
+        threads: int = 1,
+    ) -> StepEstimates:
+        """The prices of many steps, to the bit those of `step_time`.
+
+        Step i is the requests from `offsets[i]` to before `offsets[i + 1]`, so there is one offset more than steps.
+        The arrays are those of `Batch.from_arrays`, one entry a request, of all steps one after another; contiguous
+        buffers of 64-bit integers are not copied. `threads` is how many may work at once. Raises `ArgumentError` for
+        arrays that do not fit together, and `BatchError` naming the step and request at fault.
+        """
+        from pykernel.estimates import Steps, price_one_by_one
+
+        columns = {
+            "scheduled": scheduled,
+            "computed": computed,
+            "prompt_len": prompt_len,
+            "cached_tokens": cached_tokens,
+        }
+        settings = {"decode_threshold": decode_threshold, "sm_budget": sm_budget, "pad_tokens": pad_tokens}
+        return price_one_by_one(self, Steps(offsets, columns, settings))
+
     @abstractmethod
     def fixed_bytes(self) -> MemoryBreakdown:
         """What a rank takes from the engine's budget before any sequence, bytes."""
@@ -326,6 +361,10 @@ class CostModel(ABC):
     @abstractmethod
     def sequence_variable_bytes(self, tokens: int) -> int:
         """What a sequence of `tokens` tokens holds on a rank that grows with it, in whole pages, bytes."""
+
+    def sequence_variable_bytes_many(self, tokens: Any) -> memoryview[int]:
+        """The same of many sequences: int64, an entry for each of `tokens`, a buffer or sequence as in `Batch`."""
+        return _int64_array([self.sequence_variable_bytes(int(count)) for count in tokens])
 
     @abstractmethod
     def sequence_fixed_bytes(self) -> int:
@@ -393,6 +432,10 @@ class CostModel(ABC):
         """Time of that handoff with nothing else on its links, ns."""
         return self.pd_transfer_demand(tokens, source, target).alone_time_ns()
 
+    def pd_transfer_time_many(self, tokens: Any, source: Placement, target: Placement) -> memoryview[int]:
+        """The same of many requests: int64, ns, an entry for each of `tokens`, a buffer or sequence as in `Batch`."""
+        return _int64_array([self.pd_transfer_time_ns(int(count), source, target) for count in tokens])
+
     @abstractmethod
     def admission_overhead_ns(self, prompt_tokens: int) -> int:
         """Host time before a request can be scheduled, queueing left out, ns; 0 for no tokens."""
@@ -445,3 +488,7 @@ class CostModel(ABC):
     @abstractmethod
     def prefill_context_parallel_width(self) -> int:
         """Ranks that share a prefill's tokens, at least 1."""
+
+
+def _int64_array(values: list[int]) -> memoryview[int]:
+    return memoryview(array("q", values))

@@ -26,6 +26,9 @@ class LawSwitches:
     engine_weights : routers and the down-projections of latent attention and indexers are whole on every rank, and
         latent attention keeps its absorbed matrices as a 16-bit copy, as the engine does; otherwise tensor
         parallelism divides every matrix of the graph, and there is nothing beside them.
+    measured : every kernel is priced by a law fitted to measurements of it, and where the published descriptions and
+        the engine differ, the engine's way is taken.
+    engine : whose host constants measured laws use, `vllm`, `trtllm` or `sglang`; nothing else follows it.
     """
 
     head_on_sampled_rows: bool = True
@@ -34,6 +37,8 @@ class LawSwitches:
     embedding_width: str = "unpacked"
     communicator_before_snapshot: bool = True
     engine_weights: bool = False
+    measured: bool = False
+    engine: str = "vllm"
 
 
 NEWEST = LawSwitches()
@@ -44,3 +49,4 @@ REFERENCE = LawSwitches(
     embedding_width="checkpoint",
     communicator_before_snapshot=False,
 )
+CALIBRATED = LawSwitches(embedding_width="sixteen_bit", engine_weights=True, measured=True)

@@ -45,7 +45,7 @@ def price(batch: list[tuple[int, int]], layer: dict[str, Any] | None = None, **s
         "hbm_bytes_per_second": HBM_RATE,
         "link_ratio": 1.0,
         "gemm": {"law": lib.PK_GEMM_TOKEN_RAMP, "eps_max": 1.0, "m_half": HALF},
-        "host": {"uniform_width": 1, "segments": 1, "layers": 1},
+        "host": {"uniform_width": 1, "decode_threshold": 1, "segments": 1, "layers": 1},
         "head": {"rows": lib.PK_HEAD_SAMPLED_ROWS},
         "memory": MEMORY,
     }
@@ -307,7 +307,7 @@ def test_the_earlier_resource_is_the_bottleneck_of_a_tie() -> None:
 
 
 def test_launches_are_dispatched_kernel_by_kernel_and_truncated() -> None:
-    host = {"uniform_width": 1, "segments": 62, "layers": 61, "kernels": 972, "kernel_ns": 3_200}
+    host = {"uniform_width": 1, "decode_threshold": 1, "segments": 62, "layers": 61, "kernels": 972, "kernel_ns": 3_200}
     assert price([DECODE], host=host)["host"] == 3_110_399  # the published example's, not 3,110,400
     assert price([], host=host)["host"] == 0
 
@@ -331,6 +331,7 @@ def test_a_step_runs_as_the_graph_of_its_kind_up_to_the_widest(
         "uniform_mode": lib.PK_GRAPH_FULL,
         "other_mode": lib.PK_GRAPH_PIECEWISE,
         "uniform_width": 1,
+        "decode_threshold": 1,
         "segments": 62,
         "layers": 61,
         "capture_tokens": 8,
@@ -342,7 +343,15 @@ def test_a_step_runs_as_the_graph_of_its_kind_up_to_the_widest(
 
 @pytest.mark.parametrize("ns", [3_544_399, 1_000_000_007, 123_456_789_123, 999_999_999_999])
 def test_the_host_keeps_its_last_nanosecond(ns: int) -> None:
-    host = {"uniform_width": 1, "segments": 1, "layers": 1, "replay_ns": ns, "capture_tokens": 9, "uniform_mode": 2}
+    host = {
+        "uniform_width": 1,
+        "decode_threshold": 1,
+        "segments": 1,
+        "layers": 1,
+        "replay_ns": ns,
+        "capture_tokens": 9,
+        "uniform_mode": 2,
+    }
     assert price([DECODE], host=host)["host"] == ns
 
 

@@ -6,7 +6,8 @@ A page is read from top to bottom in a folder of its own, which keeps what its e
     text          exactly what the Python block before it prints; a block that none follows prints nothing
     console       `$ pykernel ...` lines, each with its output (both streams) under it
     LANG FILE     a block with a file's name behind its language is that file
-    c             compiled against the header, warnings being errors
+    c, cpp        compiled against the header, warnings being errors; one with a main is run in the page's folder,
+                  after the page's commands, and a text block after it is exactly what it prints
 
 Other blocks (commands of a shell, listings) are for reading only. Beside the folder lie copies of the bundled data
 under the names that a reader's own checkouts would have.
@@ -29,6 +30,7 @@ import pytest
 
 import pykernel
 from pykernel.cli import main
+from pykernel.cli.embedding import CLIB
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(pykernel.__file__).parent / "data"
@@ -86,16 +88,36 @@ def test_examples_print_what_the_page_shows(page: Path, folder: Path) -> None:
                 assert run_command(command, where) == output, f"{where}: $ {command}"
 
 
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+COMPILERS = {"c": ["cc", "-std=c11"], "cpp": ["c++", "-std=c++17"]}
+
+
+def compiled(block: Block, folder: Path, where: str) -> Path | None:
+    """Compile a C or C++ example; the program, if it is one."""
+    source, program = folder / f"example.{block.language}", folder / "example"
+    source.write_text(block.body, encoding="utf-8")
+    whole = "main(" in block.body
+    output = [str(CLIB / "lib" / "libpykernel.a"), "-o", str(program)] if whole else ["-fsyntax-only"]
+    command = [*COMPILERS[block.language], *STRICT, f"-I{CLIB / 'include'}", str(source), *output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{where}\n{done.stderr}"
+    return program if whole else None
+
+
 @pytest.mark.toolchain
-def test_c_examples_compile_against_the_header(tmp_path: Path) -> None:
-    flags = (ROOT / "csrc" / "cflags.txt").read_text(encoding="utf-8").split()
-    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", f"-I{ROOT / 'csrc'}"]
-    for block in (block for page in PAGES for block in blocks(page) if block.language == "c"):
-        source = tmp_path / "example.c"
-        source.write_text(block.body, encoding="utf-8")
-        command = ["cc", *flags, *strict, "-fsyntax-only", str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_c_examples_compile_and_print_what_the_page_shows(page: Path, folder: Path) -> None:
+    found = blocks(page)
+    if not any(block.language in COMPILERS for block in found):
+        return
+    for block, after in zip(found, [*found, None][1:], strict=True):
+        where = f"{page.name}:{block.line}"
+        if block.language == "console":
+            for command, _ in commands(block.body):
+                run_command(command, where)
+        elif block.language in COMPILERS and (program := compiled(block, folder, where)):
+            done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+            assert done.stdout + done.stderr == shown(after), where
 
 
 def test_pages_have_the_examples_that_readers_are_promised() -> None:
@@ -108,6 +130,8 @@ def test_pages_have_the_examples_that_readers_are_promised() -> None:
     assert kinds["plugins.md"]["python"] >= 4
     assert kinds["models.md"]["python"] >= 3
     assert kinds["models.md"]["console"] >= 4
+    for page in ("simulator.md", "boundary.md"):
+        assert all(kinds[page][language] >= 1 for language in ("python", "c", "cpp"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -116,9 +140,9 @@ def test_every_output_shown_belongs_to_an_example(page: Path) -> None:
     stray = [
         block.line
         for before, block in zip([None, *found][:-1], found, strict=True)
-        if block.language == "text" and (before is None or before.language != "python")
+        if block.language == "text" and (before is None or before.language not in ("python", *COMPILERS))
     ]
-    assert stray == [], "text blocks that follow no Python; give a listing no language"
+    assert stray == [], "text blocks that follow no Python or C; give a listing no language"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -261,7 +261,6 @@ def test_a_batch_no_scheduler_makes_is_refused_and_leaves_the_estimate_alone() -
     for request, place in (
         (Request(-1, 5, 5), "scheduled"),
         (Request(1, -5, 5), "computed"),
-        (Request(1, 1, -1), "prompt_len"),
     ):
         with pytest.raises(BatchError, match=rf"{place}\[1\]"):
             kernel.step_time_into(Batch([Request(1, 1, 1), request]), estimate)

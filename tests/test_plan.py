@@ -96,6 +96,19 @@ def test_every_layer_of_the_stack_is_in_one_kind(scenario: str) -> None:
     assert plan.segments == plan.depth + 1 + sum(id_ in indexed for id_ in layers)
 
 
+def test_a_scorer_before_sparse_attention_splits_the_graph_once_more() -> None:
+    documents = fresh(DEEPSEEK)
+    documents.deployment.pools[0].engine.block_size = 64
+    for kind in documents.model.layer_kinds:
+        for node in kind.nodes:
+            if node.op == "Attention":
+                node.kind, node.index_topk = "sparse_mla", 2_048
+    assert plan_of(documents).segments == 61 + 1
+    for kind in documents.model.layer_kinds:
+        kind.nodes.append(Node("Attention", role="indexer", kind="mla", n_q=64, n_kv=1, d_h=128))
+    assert plan_of(documents).segments == 2 * 61 + 1
+
+
 def test_two_spellings_of_one_stack_are_one_plan() -> None:
     """Law 20."""
     pattern, literal = fresh(DEEPSEEK), fresh(DEEPSEEK)
@@ -266,6 +279,7 @@ DROPPED = Node("AllReduce", emit="tensor_parallel")  # on one GPU
         ([gemm(9_216, HIDDEN), DROPPED, gemm(640, HIDDEN)], [9_856]),
         ([gemm(9_216, HIDDEN), attention(), gemm(640, HIDDEN)], [9_216, 640]),
         ([gemm(9_216, HIDDEN), gemm(HIDDEN, HIDDEN)], [9_216, HIDDEN]),
+        ([gemm(HIDDEN, HIDDEN), gemm(9_216, HIDDEN)], [HIDDEN, 9_216]),
         ([gemm(HIDDEN, 8_192), gemm(HIDDEN, 8_192)], [HIDDEN, HIDDEN]),
         ([gemm(HIDDEN, 8_192), gemm(9_216, HIDDEN)], [HIDDEN, 9_216]),
     ],

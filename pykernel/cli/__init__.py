@@ -27,6 +27,8 @@ SUBCOMMANDS = {
     "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
     "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
+    "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
+    "fit": ("pykernel.cli.fit", "fit the laws of the model calibrated to tables of measured kernels"),
     "plugins": ("pykernel.cli.plugins", "list what pykernel and the installed plug-ins offer"),
     "check": ("pykernel.cli.check", "hold a cost model to the laws"),
 }
@@ -80,7 +82,11 @@ def _guarded(arguments: list[str]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
         parser = _top_parser()
-        parser.parse_args(arguments)
+        options = parser.parse_args(arguments)
+        if any(vars(options).values()):
+            from pykernel.cli import embedding
+
+            return embedding.run(options)
         parser.error("a subcommand is missing; there are " + ", ".join(SUBCOMMANDS))
     name = arguments[0]
     if name not in SUBCOMMANDS:
@@ -97,15 +103,18 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _top_parser() -> Parser:
     from pykernel import __version__
+    from pykernel.cli import embedding
 
     listed = "\n".join(f"  {name:<18}{summary}" for name, (_, summary) in SUBCOMMANDS.items())
     parser = Parser(
         prog="pykernel",
-        usage="pykernel [--version] [--help] SUBCOMMAND ...",
+        usage="pykernel [--version] [--help] SUBCOMMAND ...\n       pykernel [--cmake-dir] [--cflags] [--libs]",
         description="How long one step of an LLM-serving engine takes.",
         epilog=f"subcommands:\n{listed}\n\nHelp on one: pykernel SUBCOMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"pykernel {__version__}")
+    for option, what in embedding.OPTIONS.items():
+        parser.add_argument(option, action="store_true", help=what)
     return parser
 
 

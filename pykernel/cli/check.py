@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pykernel
+from pykernel.c_model import SHARED_LIBRARY
 from pykernel.cli import UsageError
 from pykernel.cli.options import add_roots, repos
 from pykernel.documents import Inputs
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 def check_named(name: str, inputs: Inputs, laws: list[str] | None = None, progress: object = None) -> Report:
     """The laws tried on a cost model by name. Raises as `pykernel.new`."""
     build = partial(pykernel.new, model=name)
-    lacks = None if name in pykernel.models.MODELS else _registered(name)
+    lacks = None if name.endswith(SHARED_LIBRARY) else _registered(name)
     return check_model(build(inputs), factory=build, inputs=inputs, lacks=lacks, laws=laws, progress=progress)  # type: ignore[arg-type]
 
 

@@ -203,7 +203,7 @@ def nemotron_blocks(config: Config, words_key: str, letters_key: str) -> list[tu
     words = config.sequence(words_key)
     if words is not None:
         for index, word in enumerate(words):
-            if word not in _BLOCK_WORDS:
+            if not isinstance(word, str) or word not in _BLOCK_WORDS:
                 config.fault(f"{words_key}[{index}]", f"found {shown(word)}; accepted: {', '.join(_BLOCK_WORDS)}")
         return [_BLOCK_LETTERS[_BLOCK_WORDS[word]] for word in words]
     letters = config.text(letters_key)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pykernel.documents import coefficients, graph, hardware, older, storage
+from pykernel.documents import graph, hardware, older, storage
 from pykernel.documents.deployment import Deployment
 from pykernel.documents.fieldtypes import did_you_mean
 from pykernel.documents.graph import ModelGraph
@@ -22,6 +22,7 @@ from pykernel.documents.inputs import Inputs
 from pykernel.documents.loading import decode, finish
 from pykernel.documents.nodes import shown
 from pykernel.documents.reader import missing_document, read_file
+from pykernel.documents.recent import load_set
 from pykernel.documents.rules import Rules, rules, unknown_version, versions
 from pykernel.documents.scenario import Scenario
 from pykernel.errors import ArgumentError, DocumentError, Problem
@@ -256,7 +257,7 @@ _FILES: dict[str, tuple[str, str, Callable[[Repos], list[str]], Callable[[Path],
     "models": ("model_graphs", "models/{}/graph.yaml", list_models, load_model),
     "chips": ("chips", "hardware/{}.yaml", list_chips, hardware.load_chip),
     "fabrics": ("fabrics", "networks/{}.yaml", list_fabrics, hardware.load_fabric),
-    "coefficients": ("coefficient_sets", "coefficients/{}.yaml", list_coefficient_sets, coefficients.load),
+    "coefficients": ("coefficient_sets", "coefficients/{}.yaml", list_coefficient_sets, load_set),
 }
 """Of each group: what plug-ins call it, its files, the names there are, and what loads one."""
 

@@ -16,6 +16,8 @@ pk_kernel *check_example_kernel(void);
 void test_spec(void);
 void test_step(void);
 void test_laws(void);
+void test_image(void);
 void test_memory(void);
+void test_batch_state(void);
 
 #endif

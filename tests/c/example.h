@@ -20,6 +20,9 @@ typedef struct example {
     pk_group groups[2];
     pk_cache_group caches[5];
     pk_tier tiers[2];
+    pk_origin origins[3];
+    pk_override overrides[1];
+    pk_note notes[5];
     pk_spec spec;
 } example;
 
@@ -125,6 +128,19 @@ static inline void example_memory(example *e) {
     e->tiers[1] = (pk_tier){"nvme_gen4", 7e9, 5e9, 80};
 }
 
+/* Text of every kind: empty, repeated, beyond ASCII. */
+static inline void example_notes(example *e) {
+    e->origins[0] = (pk_origin){"hbm_derate", "cost-model-memory", "measured", "h200"};
+    e->origins[1] = (pk_origin){"nvlink_peak", "cost-model-collectives", "vendor_spec", ""};
+    e->origins[2] = (pk_origin){"block_size", "pykernel", "assumed", "16: not stated; the engine's default"};
+    e->overrides[0] = (pk_override){"all2all_backend", "pplx", "naive", "caf\xc3\xa9"};
+    e->notes[0] = (pk_note){"model", "example"};
+    e->notes[1] = (pk_note){"engine.max_num_seqs", "256"};
+    e->notes[2] = (pk_note){"engine.cache_dtype", "fp8"};
+    e->notes[3] = (pk_note){"assumed.block_size", "16"};
+    e->notes[4] = (pk_note){"assumed.max_num_seqs", "1024"};
+}
+
 static inline void example_spec(example *e) {
     e->spec = (pk_spec){
         .struct_size = sizeof(pk_spec),
@@ -139,11 +155,13 @@ static inline void example_spec(example *e) {
         .hbm_bytes_per_second = 4.1e12,
         .link_ratio = 9,
         .gemm = {PK_GEMM_SHAPE_RAMP, 0, 0.77, 95, 310, 170},
-        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 41000, 310000, 3200, 40000000, 350, 45900, 777300},
+        .host = {PK_GRAPH_FULL, PK_GRAPH_PIECEWISE, 1, 22, 22, 300, 512, 1, 41000, 310000, 3200, 40000000, 350, 45900,
+                 777300},
         .head = {PK_HEAD_SAMPLED_ROWS, 1, 0, 0, 1.8e9, 1.8e9, 258560, 1.9e9},
         .memory = {(int64_t)141 << 30, 0.9, 1e9, 10, 8192, 7168, 73400320, 858783744, 411041792, 3758096384, 0, 1, 16,
                    16384, 131072, 0},
         .links = {64e9, 450e9, 50e9, 6350, 0, 0},
+        .resolution = {4, 1, 16, 1, 0, 0, "nccl"},
         .layers = e->layers,
         .attentions = e->attentions,
         .scorers = e->scorers,
@@ -154,6 +172,9 @@ static inline void example_spec(example *e) {
         .groups = e->groups,
         .caches = e->caches,
         .tiers = e->tiers,
+        .origins = e->origins,
+        .overrides = e->overrides,
+        .notes = e->notes,
         .layer_count = EXAMPLE_COUNT(e->layers) - 1,
         .draft_layer_count = 1,
         .attention_count = EXAMPLE_COUNT(e->attentions),
@@ -165,6 +186,9 @@ static inline void example_spec(example *e) {
         .group_count = EXAMPLE_COUNT(e->groups),
         .cache_count = EXAMPLE_COUNT(e->caches),
         .tier_count = EXAMPLE_COUNT(e->tiers),
+        .origin_count = EXAMPLE_COUNT(e->origins),
+        .override_count = EXAMPLE_COUNT(e->overrides),
+        .note_count = EXAMPLE_COUNT(e->notes),
     };
 }
 
@@ -174,6 +198,7 @@ static inline void example_make(example *e) {
     example_collectives(e);
     example_layers(e);
     example_memory(e);
+    example_notes(e);
     example_spec(e);
 }
 

@@ -62,7 +62,7 @@ int main(void) {
         e.attentions[0].prefill.law = variant == 2 ? PK_PREFILL_DENSE : PK_PREFILL_FLOOR_RAMP;
         pk_kernel *kernel = NULL;
         if (pk_kernel_new(&e.spec, &kernel, NULL) != PK_OK) return 1;
-        for (uint32_t seed = 0; seed < 1000; seed++) print_estimate(kernel, seed);
+        for (uint32_t seed = 0; seed < 3334; seed++) print_estimate(kernel, seed);
         pk_kernel_free(kernel);
     }
     for (uint32_t seed = 0; seed < 1000; seed++) print_laws(&e, seed);

@@ -41,7 +41,9 @@ int main(void) {
     test_spec();
     test_step();
     test_laws();
+    test_image();
     test_memory();
+    test_batch_state();
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

@@ -69,6 +69,7 @@ static void every_number_of_the_host_is_checked(void) {
     REFUSED_COUNT("host.layers", e.spec.host.layers);
     REFUSED(PK_SPEC_VALUE, "host.kernels", e.spec.host.kernels = -1);
     REFUSED(PK_SPEC_VALUE, "host.capture_tokens", e.spec.host.capture_tokens = -1);
+    REFUSED(PK_SPEC_VALUE, "host.decode_threshold", e.spec.host.decode_threshold = 0);
     REFUSED_DURATION("host.replay_ns", e.spec.host.replay_ns);
     REFUSED_DURATION("host.eager_layer_ns", e.spec.host.eager_layer_ns);
     REFUSED_DURATION("host.kernel_ns", e.spec.host.kernel_ns);
@@ -237,7 +238,6 @@ static void reserved_fields_must_be_zero(void) {
     REFUSED(PK_STRUCT_SIZE, "spec", e.spec.struct_size = 0);
     REFUSED(PK_STRUCT_SIZE, "spec", e.spec.struct_size = UINT32_MAX);
     REFUSED(PK_RESERVED, "spec", e.spec.flags = 1);
-    REFUSED(PK_SPEC_VALUE, "reserved", e.spec.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "gemm.reserved", e.spec.gemm.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "layers[2].recurrent.reserved", e.layers[2].recurrent.reserved = 1);
     REFUSED(PK_SPEC_VALUE, "scorers[0].decode.reserved", e.scorers[0].decode.reserved = 1);

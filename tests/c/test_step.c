@@ -21,7 +21,18 @@ static void refuses_batch(const pk_kernel *kernel, const pk_batch *batch, pk_sta
     check_that(pk_batch_check(batch, NULL) == status, "pk_batch_check agrees", __FILE__, line);
 }
 
-#define BATCH_REFUSED(status, field, change)                                                                           \
+/* What no price reads is only looked at by the check. */
+static void refuses_to_pass(const pk_kernel *kernel, const pk_batch *batch, pk_status status, const char *field,
+                            int line) {
+    pk_estimate estimate = PK_ESTIMATE_INIT;
+    pk_error error = PK_ERROR_INIT;
+    int as_stated = pk_batch_check(batch, &error) == status && strcmp(error.field, field) == 0;
+    check_that(as_stated, field, __FILE__, line);
+    check_that(pk_step_time(kernel, batch, &estimate, NULL) == PK_OK, "it is priced", __FILE__, line);
+}
+
+#define BATCH_REFUSED(status, field, change) BATCH_IS(refuses_batch, status, field, change)
+#define BATCH_IS(refused, status, field, change)                                                                           \
     do {                                                                                                               \
         int64_t scheduled[3] = {1, 500, 1}, computed[3] = {4095, 0, 70}, prompt[3] = {9, 9, 9}, cached[3] = {0, 8, 0}; \
         pk_batch batch = PK_BATCH_INIT;                                                                                \
@@ -31,7 +42,7 @@ static void refuses_batch(const pk_kernel *kernel, const pk_batch *batch, pk_sta
         batch.prompt_len = prompt;                                                                                     \
         batch.cached_tokens = cached;                                                                                  \
         change;                                                                                                        \
-        refuses_batch(kernel, &batch, status, field, __LINE__);                                                        \
+        refused(kernel, &batch, status, field, __LINE__);                                                              \
     } while (0)
 
 static void every_number_of_a_batch_is_checked(const pk_kernel *kernel) {
@@ -47,8 +58,8 @@ static void every_number_of_a_batch_is_checked(const pk_kernel *kernel) {
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.computed[1]", computed[1] = INT64_MAX);
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.computed[1]", computed[1] = -1);
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.computed[0]", computed[0] = PK_MAX_REQUEST_TOKENS);
-    BATCH_REFUSED(PK_BATCH_VALUE, "batch.prompt_len[1]", prompt[1] = -1);
-    BATCH_REFUSED(PK_BATCH_VALUE, "batch.cached_tokens[2]", cached[2] = -1);
+    BATCH_IS(refuses_to_pass, PK_BATCH_VALUE, "batch.prompt_len[1]", prompt[1] = -1);
+    BATCH_IS(refuses_to_pass, PK_BATCH_VALUE, "batch.cached_tokens[2]", cached[2] = -1);
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.decode_threshold", batch.decode_threshold = -1);
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.pad_tokens", batch.pad_tokens = -1);
     BATCH_REFUSED(PK_BATCH_VALUE, "batch.pad_tokens", batch.pad_tokens = INT64_MAX);

@@ -48,6 +48,9 @@ CONFIGS = Path(__file__).resolve().parents[2] / "testdata" / "configs"
         ("qwen3-next-80b-a3b", {"linear_value_head_dim": 64}, "config.linear_value_head_dim", ["64", "128"]),
         ("nemotron-h-56b", {"num_hidden_layers": 3}, "config.num_hidden_layers", ["3", "118"]),
         ("nemotron-h-56b", {"hybrid_override_pattern": "MX"}, "config.hybrid_override_pattern", ["'X'"]),
+        ("nemotron-h-56b", {"layers_block_type": ["mamba", ["moe"]]}, "config.layers_block_type[1]", ["['moe']"]),
+        ("nemotron-h-56b", {"layers_block_type": ["mamba", {}]}, "config.layers_block_type[1]", ["{}"]),
+        ("gpt-oss-120b", {"layer_types": [[]] * 36}, "config.layer_types[0]", ["[]"]),
         ("gemma-4-31b", {"num_kv_shared_layers": 18}, "config.text_config.num_kv_shared_layers", ["not described"]),
         ("qwen3-14b", {"num_nextn_predict_layers": 1}, "config.num_nextn_predict_layers", ["none are described"]),
         ("falcon-h1-7b", {"mamba_d_ssm": 999}, "config.mamba_d_ssm", ["3072"]),
@@ -126,7 +129,7 @@ def mutated(rng: random.Random, value: Any, depth: int = 0) -> Any:
         index = rng.randrange(len(value))
         value[index] = mutated(rng, value[index], depth + 1)
         return value
-    return rng.choice(ODD)
+    return copy.deepcopy(rng.choice(ODD))
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CONFIGS.iterdir()))

@@ -41,7 +41,15 @@ KINDS = [
     *((name, 0) for name in (DEEPSEEK, GLM, EP16, NEMOTRON, V4, QWEN, "gpt-oss-120b-h100-fp4-tp2")),
     *(("minimax-m2.5-h200-disagg", pool) for pool in (0, 1)),
     *((name, 0) for name in ("minimax-m2.5-gb300-tp4", "minimax-m2.5-b200-fp4-tp2-ep4-dp2", "qwen3-30b-a3b-h200-dp4")),
-    *((name, 0) for name in ("llama-3.1-70b-h100-fp8-tp4", "llama-3.1-8b-h100-tp1")),
+    *(
+        (name, 0)
+        for name in (
+            "llama-3.1-70b-h100-fp8-tp4",
+            "llama-3.1-8b-h100-tp1",
+            "kimi-k3-b300-tp8",
+            "glm-5.3-flash-h200-tp4",
+        )
+    ),
 ]
 EVERY_KIND = pytest.mark.parametrize(("scenario", "pool"), KINDS)
 """Pools that have every kind of layer, layout and part between them."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pykernel
 from pykernel import Batch, DocumentError, Inputs, Kernel, Request
-from pykernel.documents import Node
+from pykernel.documents import ModelGraph, Node, graph
 from pykernel.switches import NEWEST
 
 from .kernels import (
@@ -17,6 +19,7 @@ from .kernels import (
     DEEPSEEK,
     EVERY_KIND,
     GLM,
+    KINDS,
     SWITCHES,
     decodes,
     edited,
@@ -128,3 +131,19 @@ def test_switches_about_memory_move_no_step(scenario: str, pool: int) -> None:
         other = Kernel(loaded(scenario, pool), switches=replace(NEWEST, **switch))
         for batch in (Batch(), decodes(32), prefill(2_048)):
             assert other.explain(batch) == newest.explain(batch), switch
+
+
+def mixers(model: ModelGraph) -> set[str]:
+    return {
+        node.recurrent_kind or f"{node.kind}{' with a role' if node.role else ''}"
+        for kind in model.layer_kinds
+        for node in kind.nodes
+        if node.op in ("Attention", "RecurrentUpdate")
+    }
+
+
+def test_pools_of_every_kind_have_the_mixers_of_the_whole_catalog() -> None:
+    catalog = Path(str(pykernel.__file__)).parent / "data" / "catalog" / "models"
+    every = set().union(*(mixers(graph.load(path)) for path in sorted(catalog.glob("*/graph.yaml"))))
+    assert every >= {"gqa", "swa", "mla", "sparse_mla", "mamba2", "gdn", "kda"}
+    assert set().union(*(mixers(loaded(*pool).model) for pool in KINDS)) == every

@@ -12,8 +12,15 @@ from fractions import Fraction
 
 from pykernel.documents import ModelGraph, Node
 
-STORED = {"bf16": 2, "fp8": 1, "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
+STORED = {
+    **{"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1},
+    **{"nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32), "int4": Fraction(1, 2)},
+}
 SERVED_AS = {"fp8": "fp8", "nvfp4": "nvfp4", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4"}
+
+
+DOWN_PROJECTIONS = ("qkv_a_proj", "kv_a_proj", "fused_wqa_wkv")
+"""Of latent attention, as the graphs of the catalog name them; the engine keeps them whole on every rank."""
 
 
 @dataclass(frozen=True)
@@ -70,21 +77,22 @@ def weight_tensors(graph: ModelGraph, quantization: str, ranks: Ranks, engine: b
                 tensors += matrices(name, node, layers * width(graph, quantization, node), ranks, engine, layers)
             elif node.op == "GroupedGEMM":
                 tensors += experts(name, node, layers * width(graph, quantization, node), ranks)
-                if engine:
+                if engine and node.role != "shared_experts":
                     router = Fraction(layers * node.experts * graph.global_.hidden_size * 2)
                     tensors.append(Tensor(f"{name}.router", router, replicated(ranks)))
     vocabulary = graph.global_.vocab_size * graph.global_.hidden_size
     head = next(node for node in graph.head if node.op == "GEMM")
     assert head.n * head.k == vocabulary
-    embedding = Fraction(2 if engine else STORED[graph.global_.weight_dtype])
+    stored = Fraction(STORED[graph.global_.weight_dtype])
+    embedding = max(stored, Fraction(2)) if engine or stored < 1 else stored
     head_width = max(width(graph, quantization, head), Fraction(0 if head.weight_dtype else 2))
     tensors.append(Tensor("lm_head", vocabulary * head_width, divided(ranks)))
-    tensors.append(Tensor("embedding", vocabulary * max(embedding, Fraction(1)), divided(ranks)))
+    tensors.append(Tensor("embedding", vocabulary * embedding, divided(ranks)))
     return tensors
 
 
 def matrices(name: str, node: Node, bytes_each: Fraction, ranks: Ranks, engine: bool, layers: int) -> list[Tensor]:
-    down = engine and node.role == "qkv_a_proj"
+    down = engine and (node.role in DOWN_PROJECTIONS or node.role.startswith("index_"))
     tensors = [Tensor(name, node.n * node.k * bytes_each, replicated(ranks) if down else divided(ranks))]
     if engine and node.role == "kv_b_proj":
         tensors.append(Tensor(f"{name}.absorbed", Fraction(layers * node.n * node.k * 2), divided(ranks)))
@@ -93,7 +101,11 @@ def matrices(name: str, node: Node, bytes_each: Fraction, ranks: Ranks, engine: 
 
 def experts(name: str, node: Node, bytes_each: Fraction, ranks: Ranks) -> list[Tensor]:
     """Each expert as a tensor of its own, dealt out in runs, the first ranks taking one more where it is uneven."""
-    one = 3 * node.n * node.k * bytes_each
+    matrices_each = 3 if node.gated else 2
+    if node.role == "shared_experts":  # a node of its own, which every token visits
+        everyone = matrices_each * node.experts * node.n * node.k * bytes_each
+        return [Tensor(name, everyone, divided(ranks))]
+    one = matrices_each * node.n * (node.latent_size or node.k) * bytes_each
     slices = (Fraction(1, ranks.count),) * ranks.count
     physical = node.experts + ranks.redundant
     tensors = []
@@ -104,7 +116,7 @@ def experts(name: str, node: Node, bytes_each: Fraction, ranks: Ranks) -> list[T
             shares = tuple(Fraction(rank == owners[expert]) for rank in range(ranks.count))
         tensors.append(Tensor(f"{name}.{expert}", one, shares))
     if node.shared_experts:
-        size = 3 * (node.shared_intermediate_size or node.n) * node.k * node.shared_experts * bytes_each
+        size = matrices_each * (node.shared_intermediate_size or node.n) * node.k * node.shared_experts * bytes_each
         tensors.append(Tensor(f"{name}.shared", size, divided(ranks)))
     return tensors
 
@@ -113,22 +125,35 @@ def held(experts: int, ranks: int, rank: int) -> int:
     return experts // ranks + (rank < experts % ranks)
 
 
-def cache_tensors(graph: ModelGraph, element: Fraction, tokens: int, ranks: Ranks) -> list[Tensor]:
-    """The cache of one sequence on one replica: each head of K and V, each latent, as often as ranks hold it."""
+def cache_tensors(graph: ModelGraph, element: Fraction, cell: int, tokens: int, tp: int) -> list[Tensor]:
+    """The cache of one sequence on one replica: each head of K and V, each latent, as often as ranks hold it.
+
+    `cell` is the latent entry of a model of the DeepSeek-V3.2 family, whose indexers keep a byte an element and scales.
+    """
     kinds = {kind.id: kind for kind in graph.layer_kinds}
-    one = Ranks(ranks.tp)
+    nodes = [node for id_ in set(graph.stack.layers()) for node in kinds[id_].nodes if node.op == "Attention"]
+    dsa = any(node.kind == "sparse_mla" and not node.role and node.d_h == 576 for node in nodes)
     tensors = []
     for id_, layers in Counter(graph.stack.layers()).items():
-        for node in kinds[id_].nodes:
-            if node.op != "Attention":
-                continue
-            kept = min(tokens, node.window) if node.kind == "swa" else tokens
-            size = layers * kept * node.d_h * element
-            if node.kind == "mla":
-                tensors.append(Tensor(id_, size, replicated(one)))
-            for head in range(node.n_kv if node.kind != "mla" else 0):
-                shares = tuple(Fraction(head in heads_of(node.n_kv, one.tp, rank)) for rank in range(one.tp))
-                tensors += [Tensor(f"{id_}.{part}.{head}", size, shares) for part in ("k", "v")]
+        attentions = [node for node in kinds[id_].nodes if node.op == "Attention"]
+        scored = any(node.role for node in attentions)
+        for node in attentions:
+            entries = Fraction(tokens, max(node.compress_ratio, 1))
+            if node.kind in ("swa", "mla") and node.window and not scored:
+                entries = Fraction(min(tokens, node.window))
+            elif node.compress_ratio > 1 and node.window and not node.role:
+                entries += min(tokens, node.window)
+            size = layers * entries * node.d_h * element
+            if node.role and dsa:
+                tensors.append(Tensor(id_, layers * entries * (node.d_h + 4), (Fraction(1),) * tp))
+            elif node.kind in ("mla", "sparse_mla") and not node.role:
+                latent = layers * entries * cell if dsa and node.kind == "sparse_mla" else size
+                tensors.append(Tensor(id_, Fraction(latent), (Fraction(1),) * tp))
+            else:
+                parts = ("k",) if node.role else ("k", "v")
+                for head in range(node.n_kv):
+                    shares = tuple(Fraction(head in heads_of(node.n_kv, tp, rank)) for rank in range(tp))
+                    tensors += [Tensor(f"{id_}.{part}.{head}", size, shares) for part in parts]
     return tensors
 
 

@@ -16,6 +16,15 @@ import pykernel._native
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSION = "pykernel/_native.abi3.so"
+CLIB = (
+    "include/pk_check.h",
+    "include/pykernel.h",
+    "include/pykernel.hpp",
+    "lib/cmake/pykernel/pykernelConfig.cmake",
+    "lib/cmake/pykernel/pykernelConfigVersion.cmake",
+    "lib/libpykernel.a",
+    "lib/pkgconfig/pykernel.pc",
+)
 
 pytestmark = pytest.mark.toolchain
 
@@ -31,10 +40,15 @@ def test_wheel_is_named_for_every_cpython_from_3_10(wheel: Path) -> None:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    tree = (path.relative_to(ROOT) for path in (ROOT / "pykernel").rglob("*") if path.is_file())
+    built = ROOT / "pykernel" / "clib"  # by an editable install, if there is one
+    tree = (
+        path.relative_to(ROOT)
+        for path in (ROOT / "pykernel").rglob("*")
+        if path.is_file() and built not in path.parents
+    )
     made = (".pyc", ".so")
     expected = {path.as_posix() for path in tree if path.suffix not in made and "/." not in path.as_posix()}
-    expected.add(EXTENSION)
+    expected |= {EXTENSION, *(f"pykernel/clib/{name}" for name in CLIB)}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert {"missing": expected - held, "too much": held - expected} == {"missing": set(), "too much": set()}
 
@@ -65,6 +79,22 @@ def test_installed_wheel_is_imported_from_its_own_environment(elsewhere: Path) -
 def test_installed_wheel_prices_a_bundled_scenario_without_the_tree(elsewhere: Path) -> None:
     printed = run_elsewhere(elsewhere, "pykernel", "price", "deepseek-v3-h200-fp8-tp8", "--decode", "32x4096")
     assert "hbm" in printed and "ms" in printed
+
+
+def test_installed_wheel_brings_the_c_library(elsewhere: Path) -> None:
+    run_elsewhere(elsewhere, "pykernel", "compile", "deepseek-v3-h200-fp8-tp8", "-o", "kernel.pkk")
+    flags = run_elsewhere(elsewhere, "pykernel", "--cflags", "--libs").split()
+    assert all(str(elsewhere) in flag for flag in flags if flag != "-lpykernel")
+    source = ROOT / "csrc" / "examples" / "embed.c"
+    subprocess.run(["cc", str(source), *flags, "-o", str(elsewhere / "embed")], check=True)
+    printed = subprocess.run(
+        [elsewhere / "embed", "kernel.pkk"], cwd=elsewhere, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.startswith("deepseek-v3 on h200")
+    config = Path(run_elsewhere(elsewhere, "pykernel", "--cmake-dir").strip())
+    assert {path.name for path in config.iterdir()} == {"pykernelConfig.cmake", "pykernelConfigVersion.cmake"}
+    found = (config.parents[1] / "pkgconfig" / "pykernel.pc").read_text(encoding="utf-8")
+    assert f"Version: {header_version()}\n" in found and "@" not in found
 
 
 def run_elsewhere(folder: Path, program: str, *arguments: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykernel import KERNEL_ASSUMPTION_SET, Batch, Inputs, Kernel, Request
-from pykernel.documents import Coefficient, CoefficientSet, Node, Scope
+from pykernel.documents import Coefficient, CoefficientSet, LayerKind, Node, Scope, Stack
 from pykernel.errors import RefusedError
 from pykernel.resolve import resolve
 from pykernel.resolve.coefficients import Coefficients, Target, select
@@ -139,6 +139,26 @@ def test_half_of_a_shape_aware_ramp_is_refused_and_all_of_it_is_used(given: str,
         Kernel(documents).step_time(DECODE).per_resource_ns["sm"]
         > Kernel(fresh()).step_time(DECODE).per_resource_ns["sm"]
     )
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "one_rank"),
+    [(9_216, 3_072, (9_216 / 8, 3_072)), (3_072, 8_192, (3_072, 8_192 / 8)), (3_072, 3_072, (3_072, 3_072 / 8))],
+)
+def test_a_shape_is_the_part_of_a_matrix_that_one_rank_holds(
+    n: int, k: int, one_rank: tuple[float, float], fresh: Fresh
+) -> None:
+    documents = fresh(MINIMAX)
+    add(documents, gemm_n_half_fp8=300.0, gemm_k_half_fp8=200.0)
+    attention = next(node for node in documents.model.layer_kinds[0].nodes if node.op == "Attention")
+    documents.model.layer_kinds = [LayerKind("only", [attention, Node("GEMM", n=n, k=k)])]
+    documents.model.stack, documents.model.head, documents.model.speculator = Stack(["only"] * 3), [], None
+    documents.model.global_.hidden_size = 3_072
+    gemm, peak = laws(documents).gemm, documents.chip.tflops_fp8 * 1e12
+    rate = peak * gemm.eps_max * 32 / (32 + gemm.m_half)
+    rate *= one_rank[0] / (one_rank[0] + 300) * one_rank[1] / (one_rank[1] + 200)
+    expected = 3 * 32 * 2 * n * k / 8 / rate * 1e9
+    assert Kernel(documents).step_time(DECODE).per_resource_ns["sm"] == pytest.approx(expected, abs=1)
 
 
 def test_a_ramp_of_another_format_plays_no_part(fresh: Fresh) -> None:

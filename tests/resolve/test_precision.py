@@ -193,8 +193,8 @@ def test_a_cache_is_refused_by_name_where_no_backend_takes_it(
     ("cache", "reason"),
     [
         ("fp8_inc", "NVIDIA"),
-        ("turboquant_k8v4", "page layout"),
-        ("int8_per_token_head", "page layout"),
+        ("turboquant_k8v4", "layout of its pages"),
+        ("int8_per_token_head", "layout of its pages"),
         ("bogus", "auto, "),
     ],
 )

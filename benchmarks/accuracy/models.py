@@ -1,0 +1,44 @@
+"""The step-time models that are scored, by name, each built for one row's deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+import pykernel
+from benchmarks.accuracy.roofline import roofline_kernel
+from benchmarks.accuracy.rows import Row, inputs_of
+from benchmarks.accuracy.simulator import Floats, Step
+from pykernel.kernel import Kernel
+from pykernel.switches import NEWEST, LawSwitches
+
+Pricer = Callable[[Sequence[Step]], Floats]
+"""Seconds of each of some steps."""
+
+
+def kernel_of(name: str, row: Row) -> pykernel.CostModel:
+    """The cost model of a row's deployment. Raises a `PykernelError`, `KeyError` or `OSError` where there is none."""
+    inputs = inputs_of(row)
+    if name == "calibrated":
+        return Kernel(inputs, switches=LawSwitches(measured=True, engine=row.backend))
+    if name == "blis":
+        return Kernel(inputs, switches=NEWEST)
+    if name == "roofline":
+        return roofline_kernel(inputs)
+    return pykernel.new(inputs, model=name)
+
+
+def pricer(kernel: pykernel.CostModel) -> Pricer:
+    """A function that prices steps with a cost model; the sum of the resources, as a simulator would use it."""
+    estimate = pykernel.StepEstimate()
+
+    def price(steps: Sequence[Step]) -> Floats:
+        seconds = np.empty(len(steps))
+        for index, step in enumerate(steps):
+            batch = pykernel.Batch.from_arrays(step.scheduled, step.computed, step.scheduled + step.computed)
+            kernel.step_time_into(batch, estimate)  # type: ignore[attr-defined]
+            seconds[index] = estimate.no_overlap_ns * 1e-9
+        return seconds
+
+    return price

@@ -1,0 +1,205 @@
+"""Measured serving rows, and the deployment that each describes as documents a cost model is built from."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pykernel.documents import (
+    Cluster,
+    Deployment,
+    Engine,
+    Inputs,
+    ModelGraph,
+    Parallel,
+    Pool,
+    Repos,
+    Scenario,
+)
+from pykernel.documents import coefficients as coefficient_files
+from pykernel.documents.hardware import Chip, load_chip
+from pykernel.documents.repos import load_model
+from pykernel.documents.rules import rules
+
+ENGINE_VERSION = "0.29.0"
+"""The rules pack that all rows are resolved with; their engines are older."""
+
+CHIPS = {
+    "a100_sxm": "a100-sxm",
+    "b200_sxm": "b200",
+    "b300_sxm": "b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300",
+    "h100_sxm": "h100",
+    "h200_sxm": "h200",
+    "l40s": "l40s",
+}
+
+MODELS = {
+    "deepseek-r1": "deepseek-v3",
+    "llama-3.1-8b": "llama-3.1-8b-instruct",
+    "llama-3.1-70b": "llama-3.1-70b-instruct",
+}
+"""Models whose graph has another name in the catalog; DeepSeek-R1 is DeepSeek-V3 with other weights."""
+
+SETS = (
+    "cost-model-primitives",
+    "cost-model-collectives",
+    "cost-model-host-overheads",
+    "cost-model-attention",
+    "cost-model-recurrent",
+    "cost-model-memory",
+)
+
+DEFAULT_BUDGET = 8192
+"""Tokens of a step where a row states none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement. Times in milliseconds; `concurrency` is that of the whole deployment."""
+
+    id: str
+    split: str
+    model: str
+    precision: str
+    system: str
+    backend: str
+    version: str
+    isl: int
+    osl: int
+    isl_mean: float
+    osl_mean: float
+    concurrency: int
+    tp: int
+    dp: int
+    ep: int
+    kv: str
+    budget: int
+    ttft_ms: float
+    tpot_ms: float
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        return self.backend, self.system, self.model, self.precision
+
+    @property
+    def rank_concurrency(self) -> int:
+        """Requests that one attention rank serves at a time."""
+        return max(round(self.concurrency / self.dp), 1)
+
+    @property
+    def deployment(self) -> tuple[object, ...]:
+        """What a cost model depends on: rows that share it share a kernel."""
+        return (
+            self.backend, self.system, self.model, self.precision, self.tp, self.dp, self.ep, self.kv, self.budget,
+            self.asynchronous,
+        )  # fmt: skip
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the engine prepares a step while the one before runs: vLLM since 0.14, and the other two engines."""
+        if self.backend != "vllm" or not self.version or not self.version[0].isdigit():
+            return True
+        return tuple(int(part) for part in self.version.split(".")[:2]) >= (0, 14)
+
+
+def read_rows(path: str | Path, split: str = "") -> list[Row]:
+    """The rows of a file with the columns of `measured.csv`, of one split or of all; other columns are ignored."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [_row(entry) for entry in csv.DictReader(file)]
+    return [row for row in rows if not split or row.split == split]
+
+
+def _row(entry: dict[str, str]) -> Row:
+    def whole(name: str, default: int = 0) -> int:
+        return int(float(entry.get(name) or default))
+
+    def number(name: str) -> float:
+        text = entry.get(name) or "nan"
+        return float(text)
+
+    isl, osl = whole("isl"), whole("osl")
+    return Row(
+        id=entry["id"],
+        split=entry.get("split", ""),
+        model=entry["model"],
+        precision=entry["prec"],
+        system=entry["system"],
+        backend=entry["backend"],
+        version=entry.get("backend_version", ""),
+        isl=isl,
+        osl=osl,
+        isl_mean=float(entry.get("isl_mean") or isl),
+        osl_mean=float(entry.get("osl_mean") or osl),
+        concurrency=max(whole("C", 1), 1),
+        tp=max(whole("tp", 1), 1),
+        dp=max(whole("dp", 1), 1),
+        ep=max(whole("ep", 1), 1),
+        kv=entry.get("kv", "auto") or "auto",
+        budget=whole("mbt") or DEFAULT_BUDGET,
+        ttft_ms=number("silicon_ttft_ms"),
+        tpot_ms=number("silicon_tpot_ms"),
+    )
+
+
+# ---- documents -------------------------------------------------------------------------------------------------
+
+
+def inputs_of(row: Row) -> Inputs:
+    """The documents of a row's deployment. Raises `KeyError` or `OSError` for a part or model that is not known."""
+    chip = _chip(CHIPS[row.system])
+    model = _model(MODELS.get(row.model, row.model))
+    per_node = chip.gpus_per_node or 8
+    nodes = -(-row.tp * row.dp // per_node)
+    scenario = Scenario(
+        kind="Scenario",
+        name="row",
+        model=model.name,
+        coefficients=list(SETS),
+        engine_version=ENGINE_VERSION,
+        cluster=Cluster(hardware=chip.name, nodes=nodes, gpus_per_node=per_node, gpus_per_rack=chip.gpus_per_rack),
+    )
+    engine = Engine(
+        quantization=_quantization(row, model),
+        cache_dtype="fp8" if row.kv.startswith("fp8") else "auto",
+        max_num_batched_tokens=row.budget,
+        async_scheduling=None if row.asynchronous else False,
+    )
+    parallel = Parallel(tp=row.tp, pp=1, dp=row.dp, enable_expert_parallel=row.ep > 1)
+    pool = Pool(role="colocated", nodes=nodes, parallel=parallel, engine=engine)
+    deployment = Deployment(kind="Deployment", name="row", pools=[pool])
+    return Inputs(
+        scenario, deployment, 0, replace(model), chip, None, [], list(_sets()), rules=rules(ENGINE_VERSION)
+    )  # fmt: skip
+
+
+def _quantization(row: Row, model: ModelGraph) -> str:
+    checkpoint = model.global_.weight_dtype
+    if row.precision == "fp8":
+        return "" if checkpoint == "fp8" else "fp8"
+    if row.precision == "fp4":
+        mixed = any(node.weight_dtype == "mxfp4" for kind in model.layer_kinds for node in kind.nodes)
+        return "" if mixed else "nvfp4"
+    return ""
+
+
+@cache
+def _chip(name: str) -> Chip:
+    return load_chip(Repos().catalog_root() / "hardware" / f"{name}.yaml")
+
+
+@cache
+def _model(name: str) -> ModelGraph:
+    for root in (Repos().catalog_root() / "models", Path(__file__).parent / "models"):
+        if (root / name / "graph.yaml").is_file():
+            return load_model(root / name / "graph.yaml")
+    raise KeyError(f"no model graph of {name}")
+
+
+@cache
+def _sets() -> tuple[coefficient_files.CoefficientSet, ...]:
+    root = Repos().registry_root() / "coefficients"
+    return tuple(coefficient_files.load(root / f"{name}.yaml") for name in SETS)

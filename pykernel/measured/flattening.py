@@ -1,0 +1,292 @@
+"""From a measured plan and its coefficients to the `pk_measured` that stands beside the plain spec of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pykernel._native import ffi
+from pykernel.documents import Chip, Inputs
+from pykernel.flatten import Spec
+from pykernel.measured.engine_way import engine_inputs, engine_plan, own_all_reduce
+from pykernel.measured.formats import STORED_BYTES
+from pykernel.measured.laws import HostConstants, Law, MeasuredLaws, host_constants, measured_laws
+from pykernel.measured.plan import Matrix, MeasuredLayer, MeasuredPlan, make_measured_plan
+from pykernel.plan import LayerPlan, Plan, make_plan
+from pykernel.resolve import Resolved, resolve
+from pykernel.resolve.engine import capture_sizes, data_center_blackwell
+from pykernel.resolve.record import Record
+from pykernel.switches import LawSwitches
+
+SIXTEENTHS = 16
+
+VOLUMES = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "alltoall": 1.0}
+"""Times that a byte of the tensor crosses one rank's link, before the factor (n - 1) / n."""
+
+BUSIEST = {1: 0.0, 2: 0.564, 4: 1.029, 8: 1.424, 16: 1.766, 32: 2.070, 64: 2.344}
+"""Expected maximum of so many standard normal variables (order statistics, e.g. Harter 1961)."""
+
+_MICROSECONDS = {
+    "floor": "floor",
+    "depth": "depth",
+    "per_row": "per_row",
+    "per_stream": "per_stream",
+    "ramp": "ramp",
+    "per_rank": "per_rank",
+}
+_ARRAYS = {
+    "layers": ("pk_measured_layer", "layer_count"),
+    "attentions": ("pk_measured_attention", "attention_count"),
+    "scorers": ("pk_measured_scorer", "scorer_count"),
+    "experts": ("pk_measured_experts", "experts_count"),
+    "collectives": ("pk_measured_collective", "collective_count"),
+    "matrices": ("pk_matrix", "matrix_count"),
+    "matrix_laws": ("pk_matrix_law", "matrix_law_count"),
+    "stream_laws": ("pk_stream_law", "stream_law_count"),
+    "tile_laws": ("pk_tile_law", "tile_law_count"),
+    "expert_laws": ("pk_expert_law", "expert_law_count"),
+    "link_laws": ("pk_link_law", "link_law_count"),
+    "mixer_laws": ("pk_mixer_law", "mixer_law_count"),
+    "capture_sizes": ("pk_capture_size", "capture_size_count"),
+}
+"""The arrays of `pk_measured`: the C type and the field that holds the length."""
+_RENAMED = {"compute_efficiency": "compute", "memory_efficiency": "memory"}
+
+
+def measured_spec(inputs: Inputs, switches: LawSwitches, names: Mapping[str, str]) -> Spec:
+    """The spec of a deployment with measured laws; `names` are notes to travel with it."""
+    inputs = engine_inputs(inputs)
+    resolved = resolve(inputs)
+    assert inputs.model is not None and inputs.chip is not None
+    record = Record()
+    laws, host = measured_laws(inputs.chip, record), host_constants(switches.engine)
+    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.model.global_.hidden_size)
+    measured = make_measured_plan(inputs.model, plan, resolved)
+    return MeasuredSpec(plan, measured, resolved, switches, inputs.chip, laws, host, names)
+
+
+class MeasuredSpec(Spec):
+    """A spec whose `measured` is set: the plain part says what is read and launched, that part what it costs."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        measured: MeasuredPlan,
+        resolved: Resolved,
+        switches: LawSwitches,
+        chip: Chip,
+        laws: MeasuredLaws,
+        host: HostConstants,
+        names: Mapping[str, str],
+    ) -> None:
+        self._resolved = resolved
+        self._chip, self._found, self._host_constants = chip, laws, host
+        self._law_rows: dict[str, list[dict[str, Any]]] = {
+            name: [] for name in ("matrix_laws", "stream_laws", "tile_laws", "expert_laws", "link_laws", "mixer_laws")
+        }
+        self._law_places: dict[tuple[str, str, str], int] = {}
+        self._matrix_rows: list[dict[str, Any]] = []
+        self._parts: dict[str, list[dict[str, Any]]] = {
+            name: [] for name in ("layers", "attentions", "scorers", "experts", "collectives")
+        }
+        for layer, own in zip(
+            (*plan.layers, *plan.draft_layers), (*measured.layers, *measured.draft_layers), strict=True
+        ):
+            self._measure_layer(layer, own)
+        head = self._matrix(measured.head) if measured.head else 0
+        gather = self._link("all_gather", "tensor") if resolved.layout.tp > 1 else 0
+        found = (*laws.origins(), *host.origins, *laws.record.assumptions)
+        resolved = replace(resolved, provenance=(*resolved.provenance, *found))
+        super().__init__(plan, resolved, switches, names)
+        self.struct.measured = self._assemble(head, gather)
+
+    def _law_index(self, operation: str, group: str) -> int:
+        # Launches that only the engine's way has are priced by measured laws alone.
+        return self._laws.index((operation, group)) if (operation, group) in self._laws else 0
+
+    def _label(self, layer: LayerPlan) -> None:
+        labels = self.labels
+        labels.layers.append(layer.id)
+        labels.recurrent.append(())
+        if layer.attention:
+            labels.attentions.append((layer.attention.kind, (), ()))
+        labels.scorers += [(one.kind, ()) for one in layer.scorers]
+        labels.collectives += [(f"{one.operation} over {one.group}", ()) for one in layer.collectives]
+
+    def _scans(self, scorer: Any) -> bool:
+        return True
+
+    def _scorer(self, scorer: Any) -> dict[str, Any]:
+        row = super()._scorer(scorer)
+        if self._resolved.laws.decode[scorer.kind].bytes_per_second <= 0:
+            row["decode"] = {"law": 1, "floor_ns": 0, "bytes_per_second": self._resolved.laws.hbm_bytes_per_second}
+        return row
+
+    # ---- laws ------------------------------------------------------------------------------------------------
+
+    def _law(self, array: str, primitive: str, suffix: str, extra: dict[str, float] | None = None) -> int:
+        """Place of a law in its array, added when it is first asked for."""
+        key = (array, primitive, suffix)
+        if key not in self._law_places:
+            values, found = self._found.law(primitive, suffix)
+            row: dict[str, Any] = _in_si(values)
+            if array == "link_laws":
+                link = self._chip.intra_node_bw_gbps * 1e9
+                row["bytes_per_second"] = link * row.pop("link_efficiency")
+            else:
+                row["peak_flops"] = _peak(self._chip, found, primitive)
+            row.update(extra or {})
+            self._law_places[key] = len(self._law_rows[array])
+            self._law_rows[array].append(row)
+        return self._law_places[key]
+
+    def _link(self, operation: str, group: str) -> int:
+        own = operation == "all_reduce" and own_all_reduce(self._resolved, group)
+        return self._law("link_laws", operation, "graph" if own else "nccl", {"volume": VOLUMES[operation]})
+
+    def _matrix(self, matrix: Matrix) -> int:
+        law = self._law("matrix_laws", "gemm", matrix.format)
+        self._matrix_rows.append({"law": law, "n": matrix.n, "k": matrix.k, "weight_bytes": matrix.weight_bytes})
+        return len(self._matrix_rows) - 1
+
+    # ---- parts -----------------------------------------------------------------------------------------------
+
+    def _measure_layer(self, layer: LayerPlan, own: MeasuredLayer) -> None:
+        first = len(self._matrix_rows)
+        for matrix in own.matrices:
+            self._matrix(matrix)
+        row: dict[str, Any] = {"matrix_first": first, "matrix_count": len(own.matrices)}
+        if own.recurrent:
+            mixer = own.recurrent
+            row |= {
+                "mixer": 1,
+                "decode_law": self._law("mixer_laws", f"{mixer.kind}_decode", "bf16"),
+                "prefill_law": self._law("mixer_laws", f"{mixer.kind}_prefill", "bf16"),
+                "state_bytes": mixer.state_bytes,
+                "token_bytes": mixer.token_bytes,
+                "token_flops": mixer.flops,
+            }
+        self._parts["layers"].append(row)
+        self._measure_attention(own)
+        for scorer in own.scorers:
+            law = self._law("stream_laws", "indexer", "fp8")
+            self._parts["scorers"].append({"law": law, "flops": scorer.flops_per_pair})
+        self._measure_experts(layer, own)
+        for one in layer.collectives:
+            self._parts["collectives"].append({"law": self._link(one.operation, one.group)})
+
+    def _measure_attention(self, own: MeasuredLayer) -> None:
+        attention = own.attention
+        if attention is None:
+            return
+        streams = attention.prefill == "sparse"
+        self._parts["attentions"].append(
+            {
+                "decode_law": self._law("stream_laws", attention.decode, attention.format),
+                "prefill_law": self._law(
+                    "stream_laws" if streams else "tile_laws", attention.prefill, attention.format
+                ),
+                "prefill_streams": int(streams),
+                "heads": attention.heads,
+                "kv_heads": attention.kv_heads,
+                "head_dim": attention.head_dim,
+                "decode_bytes": attention.decode_bytes,
+                "decode_flops": attention.decode_flops,
+                "prefill_flops": attention.prefill_flops,
+                "query_bytes": attention.query_bytes,
+                "kv_bytes": attention.kv_bytes,
+            }
+        )
+
+    def _measure_experts(self, layer: LayerPlan, own: MeasuredLayer) -> None:
+        placement, shape = self._resolved.experts, self._host_constants.values["shape"]
+        for routed, experts in zip(layer.experts, own.experts, strict=True):
+            assert placement is not None
+            local = placement.local(routed.experts)
+            spread = BUSIEST.get(placement.ranks, max(BUSIEST.values())) / (shape * local) ** 0.5
+            work = experts.matrices * experts.hidden * experts.width
+            self._parts["experts"].append(
+                {
+                    "law": self._law("expert_laws", "experts", experts.format),
+                    "hidden": experts.hidden,
+                    "width": experts.width,
+                    "flops_per_row": 2.0 * work,
+                    "bytes_per_expert": work * STORED_BYTES[experts.format],
+                    "shape": shape,
+                    "busiest": 1.0 + spread,
+                }
+            )
+
+    def _assemble(self, head: int, gather: int) -> dict[str, Any]:
+        rows: dict[str, list[Any]] = {**self._parts, **self._law_rows, "matrices": self._matrix_rows}
+        rows["capture_sizes"] = [{"tokens": size} for size in self._capture_sizes()]
+        arrays, counts = {}, {}
+        for name, own in rows.items():
+            kind, count = _ARRAYS[name]
+            arrays[name] = ffi.new(f"{kind}[]", own)
+            counts[count] = len(own)
+        self._keep.append(arrays)
+        return {
+            **arrays,
+            **counts,
+            "present": 1,
+            "head_matrix": head,
+            "gather_law": gather,
+            "bytes_per_second": self._chip.bw_peak_tbs * 1e12,
+            "host": self._measured_host(),
+        }
+
+    def _capture_sizes(self) -> list[int]:
+        resolved = self._resolved
+        settings, engine = resolved.settings, resolved.pool.engine
+        if not settings.graphs.capture_tokens:
+            return []
+        return capture_sizes(
+            settings.max_num_seqs,
+            settings.max_num_batched_tokens,
+            settings.graphs.uniform_width,
+            1024 if data_center_blackwell(self._chip) else 512,
+            stated=tuple(engine.cudagraph_capture_sizes),
+            stated_maximum=engine.max_cudagraph_capture_size,
+        )
+
+    def _measured_host(self) -> dict[str, float]:
+        values = self._host_constants.values
+        prepared = self._resolved.resolution.async_scheduling
+        return {
+            "kernel_scale": values["kernel_scale"],
+            "layer": values["layer"] * 1e-6,
+            "prompt_step": values["prompt_step"] * 1e-6,
+            "prompt_token": values["prompt_token"] * 1e-6,
+            "unprepared_step": 0.0 if prepared else values["unprepared_step"] * 1e-6,
+            "unprepared_request": 0.0 if prepared else values["unprepared_request"] * 1e-6,
+        }
+
+
+def _in_si(values: Law) -> dict[str, Any]:
+    """A law's coefficients by the names and in the units of its struct."""
+    row: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "exponent":
+            row[name] = round(value * SIXTEENTHS)
+        else:
+            row[_RENAMED.get(name, name)] = value * 1e-6 if name in _MICROSECONDS else value
+    return row
+
+
+def _peak(chip: Chip, number_format: str, primitive: str) -> float:
+    """FLOP/s of the part that a law's efficiency is a fraction of; attention and mixers count 16-bit arithmetic."""
+    if primitive == "indexer":
+        return (chip.tflops_fp8 or chip.tflops_peak) * 1e12
+    if primitive not in ("gemm", "experts"):
+        return chip.tflops_peak * 1e12
+    fp8 = chip.tflops_fp8 or chip.tflops_peak
+    peaks = {
+        "fp8": fp8,
+        "fp8_block": fp8,
+        "nvfp4": chip.tflops_nvfp4 or fp8,
+        # Blackwell multiplies MXFP4 weights by FP8 activations, other parts widen them to 16 bits.
+        "mxfp4": fp8 if primitive == "experts" and chip.tflops_nvfp4 > 0 else chip.tflops_peak,
+    }
+    return peaks.get(number_format, chip.tflops_peak) * 1e12

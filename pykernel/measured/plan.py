@@ -1,0 +1,231 @@
+"""The kernels of a step as one rank launches them: every matrix, attention, set of experts and collective of each kind
+of layer, with the widths that this rank holds.
+
+It stands beside `pykernel.plan`, which adds a layer up to aggregates of the whole model; here nothing is added up,
+because a measured law is not linear in a kernel's shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pykernel.collectives import ACTIVATION_BYTES
+from pykernel.documents import ModelGraph, Node
+from pykernel.measured.formats import STORED_BYTES, Formats, formats_of
+from pykernel.plan import EMIT, Plan
+from pykernel.resolve import Resolved
+from pykernel.resolve.model_facts import LATENT_KINDS, StackKind, always_selected
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One GEMM of a rank: output and input width, format of its kernel, bytes of one weight."""
+
+    n: float
+    k: float
+    format: str
+    weight_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAttention:
+    """The attention of a layer on one rank.
+
+    decode, prefill : primitives of its two kernels.
+    format : of the cache, `bf16` or `fp8`.
+    heads, kv_heads : of this rank; head_dim is half of what a query and its value together are wide in a prefill.
+    decode_bytes, decode_flops : of one cached token read by one query row.
+    prefill_flops : of one query-key pair.
+    query_bytes, kv_bytes : moved by a prefill for each of its tokens.
+    """
+
+    decode: str
+    prefill: str
+    format: str
+    heads: float
+    kv_heads: float
+    head_dim: float
+    decode_bytes: float
+    decode_flops: float
+    prefill_flops: float
+    query_bytes: float
+    kv_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredScorer:
+    """The indexer of a layer: FLOP of one score, on one rank; the top-k is in its law."""
+
+    flops_per_pair: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredExperts:
+    """A set of routed experts: hidden width, width of one rank's slice, matrices (3 gated, 2 not), format."""
+
+    hidden: float
+    width: float
+    matrices: int
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRecurrent:
+    """A recurrent mixer on one rank: bytes of one request's state, bytes and FLOP of one token."""
+
+    kind: str
+    state_bytes: float
+    token_bytes: float
+    flops: float
+
+
+@dataclass(slots=True)
+class MeasuredLayer:
+    """One kind of layer; same order and counts as the layers of the plain plan."""
+
+    matrices: list[Matrix] = field(default_factory=list)
+    attention: MeasuredAttention | None = None
+    scorers: list[MeasuredScorer] = field(default_factory=list)
+    experts: list[MeasuredExperts] = field(default_factory=list)
+    recurrent: MeasuredRecurrent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPlan:
+    """Layers of the stack, then those of the speculator; the output projection."""
+
+    layers: list[MeasuredLayer]
+    draft_layers: list[MeasuredLayer]
+    head: Matrix | None
+
+
+def make_measured_plan(model: ModelGraph, plan: Plan, resolved: Resolved) -> MeasuredPlan:
+    """The kernels of a resolved deployment, in the order of `plan`."""
+    formats = formats_of(model, resolved.facts, resolved.precision)
+    planner = _Planner(model.global_.hidden_size, resolved, formats)
+    facts = resolved.facts
+    head = next((node for node in model.head if node.op == "GEMM"), None)
+    return MeasuredPlan(
+        layers=[planner.layer(kind) for kind in facts.kinds],
+        draft_layers=[planner.layer(kind) for kind in facts.draft_kinds] if plan.draft_layers else [],
+        # The output projection stays at 16 bits and is split over its rows (vllm ParallelLMHead at v0.31.0).
+        head=planner.matrix(head.n / resolved.layout.tp, head.k, "bf16") if head else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    hidden: int
+    resolved: Resolved
+    formats: Formats
+
+    @property
+    def tp(self) -> int:
+        return self.resolved.layout.tp
+
+    def matrix(self, n: float, k: float, stored: str) -> Matrix:
+        return Matrix(n, k, self.formats.computed(stored), STORED_BYTES[stored])
+
+    def layer(self, kind: StackKind) -> MeasuredLayer:
+        layer = MeasuredLayer()
+        in_mixer = True
+        latent = kind.primary is not None and kind.primary.kind in LATENT_KINDS
+        for node in kind.kind.nodes:
+            if not EMIT[node.emit](self.resolved.layout):
+                continue
+            if node.op in ("AllReduce", "ReduceScatter") or node.op == "GroupedGEMM":
+                in_mixer = False
+            if node.op == "GEMM":
+                layer.matrices.append(self.gemm(node, in_mixer, latent))
+            elif node.op == "GroupedGEMM":
+                self.grouped(node, layer)
+            elif node.op == "Attention" and node is kind.primary:
+                layer.attention = self.attention(node)
+            elif node.op == "Attention" and node.role:
+                layer.scorers.append(MeasuredScorer(2.0 * node.n_q * node.d_h))
+            elif node.op == "RecurrentUpdate":
+                if not layer.matrices:  # graphs leave out the projection into a mixer and its gate
+                    width = node.intermediate_size + node.n_heads * node.state_size
+                    layer.matrices.append(self.matrix(width / self.tp, self.hidden, self.formats.stored(node, True)))
+                layer.recurrent = self.recurrent(node)
+        return layer
+
+    def gemm(self, node: Node, in_mixer: bool, latent: bool) -> Matrix:
+        stored = self.formats.stored(node, in_mixer)
+        if latent and in_mixer and node.k == self.hidden:
+            return self.matrix(node.n, node.k, stored)  # latent down-projections are replicated
+        if latent and in_mixer and node.k < self.hidden and node.role == "kv_b_proj":
+            stored = "bf16"  # absorbed into the query and the output as 16-bit copies
+        column = node.n != self.hidden and (node.k == self.hidden or (latent and in_mixer))
+        if column:
+            return self.matrix(node.n / self.tp, node.k, stored)
+        return self.matrix(node.n, node.k / self.tp, stored)
+
+    def grouped(self, node: Node, layer: MeasuredLayer) -> None:
+        stored = self.formats.stored(node, in_mixer=False)
+        matrices = 3 if node.gated else 2
+        if always_selected(node):
+            self.shared(node.n * node.experts, node.k, matrices, stored, layer)
+            return
+        placement = self.resolved.experts
+        assert placement is not None
+        layer.matrices.append(self.matrix(node.experts, node.k, "bf16"))  # the router, replicated
+        layer.experts.append(MeasuredExperts(node.latent_size or node.k, node.n / placement.shards, matrices, stored))
+        if node.shared_experts:
+            width = node.shared_intermediate_size or node.n
+            self.shared(width * node.shared_experts, node.k, matrices, stored, layer)
+
+    def shared(self, width: float, hidden: float, matrices: int, stored: str, layer: MeasuredLayer) -> None:
+        own = width if self.resolved.layout.sequence_parallel_moe else width / self.tp
+        dense = stored if stored not in ("int4", "mxfp4") else "bf16"
+        layer.matrices.append(self.matrix((matrices - 1) * own, hidden, dense))
+        layer.matrices.append(self.matrix(hidden, own, dense))
+
+    def attention(self, node: Node) -> MeasuredAttention:
+        element = self.resolved.precision.cache_element_bytes
+        format_ = "fp8" if element < 2 else "bf16"
+        heads = node.n_q / self.tp
+        if node.kind in LATENT_KINDS:
+            rank = node.kv_lora_rank or node.d_h
+            # A prefill multiplies expanded heads: query and key of 192, values of 128 in the DeepSeek family.
+            width = (2 * 128 + node.qk_rope_head_dim) / 2
+            sparse = node.kind == "sparse_mla"
+            return MeasuredAttention(
+                decode="sparse" if sparse else "latent_decode",
+                prefill="sparse" if sparse else "latent_prefill",
+                format="fp8" if sparse else format_,
+                heads=heads,
+                kv_heads=1.0,
+                head_dim=width,
+                decode_bytes=node.d_h * element,
+                decode_flops=2.0 * heads * (node.d_h + rank),
+                prefill_flops=4.0 * heads * width,
+                query_bytes=4.0 * heads * width,
+                kv_bytes=4.0 * heads * width,
+            )
+        kv_heads = max(node.n_kv // self.tp, 1)
+        return MeasuredAttention(
+            decode="decode",
+            prefill="prefill",
+            format=format_,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=node.d_h,
+            decode_bytes=2.0 * kv_heads * node.d_h * element,
+            decode_flops=4.0 * heads * node.d_h,
+            prefill_flops=4.0 * heads * node.d_h,
+            query_bytes=4.0 * heads * node.d_h,
+            kv_bytes=4.0 * kv_heads * node.d_h,
+        )
+
+    def recurrent(self, node: Node) -> MeasuredRecurrent:
+        heads = node.n_heads / self.tp
+        # Mamba2 keeps intermediate_size x state_size, the delta rules state_size x state_size a head.
+        inner = node.intermediate_size / self.tp if node.recurrent_kind == "mamba2" else heads * node.state_size
+        state = inner * node.state_size
+        return MeasuredRecurrent(
+            kind=node.recurrent_kind,
+            state_bytes=4.0 * state,
+            token_bytes=ACTIVATION_BYTES * (node.intermediate_size / self.tp or inner),
+            flops=8.0 * state,
+        )

@@ -1,0 +1,83 @@
+"""The cost model calibrated from outside: where its coefficients come from, what it falls back on, what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+import pykernel
+from pykernel.errors import RefusedError
+from pykernel.switches import CALIBRATED
+
+
+def origins(kernel: pykernel.CostModel) -> dict[str, pykernel.CoefficientOrigin]:
+    return {origin.name: origin for origin in kernel.provenance()}
+
+
+def test_its_coefficients_and_serving_constants_are_in_the_provenance() -> None:
+    found = origins(pykernel.open("llama-3.1-8b-h100-tp1", model="calibrated"))
+    gemm, layer = found["calibrated.gemm_bf16.floor"], found["calibrated.host_vllm.layer"]
+    assert (gemm.set, gemm.method, gemm.scope) == ("calibrated-h100", "measured", "hardware: h100")
+    assert (layer.set, layer.method) == ("calibrated-host", "measured")
+    assert found["calibrated.routing.shape"].method == "assumed"
+    assert "calibrated.gemm_fp8.floor" not in found
+
+
+def test_a_format_that_was_not_measured_takes_the_nearest_and_says_so() -> None:
+    found = origins(pykernel.open("gpt-oss-120b-h100-fp4-tp2", model="calibrated"))
+    inputs = pykernel.open_inputs("minimax-m2.5-b200-fp4-tp2-ep4-dp2")
+    inputs.chip = pykernel.open_inputs("llama-3.1-8b-h100-tp1").chip
+    inputs.scenario.cluster.hardware = "h100"
+    other = origins(pykernel.new(inputs, model="calibrated"))
+    assert "calibrated_experts_nvfp4" not in found
+    assert other["calibrated_experts_nvfp4"].method == "assumed"
+    assert other["calibrated_experts_nvfp4"].scope.startswith("experts_mxfp4: ")
+
+
+def test_a_part_without_tables_takes_those_of_its_architecture() -> None:
+    inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
+    assert inputs.chip is not None
+    inputs.chip.name = inputs.scenario.cluster.hardware = "a100-80"
+    found = origins(pykernel.new(inputs, model="calibrated"))
+    assert found["calibrated_part"].scope.startswith("a100-sxm: a100-80 has no tables")
+    assert found["calibrated.gemm_bf16.floor"].set == "calibrated-a100-sxm"
+
+
+def test_a_part_that_was_never_measured_is_refused() -> None:
+    inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
+    assert inputs.chip is not None
+    inputs.chip.name = inputs.scenario.cluster.hardware = "gb300x"
+    for one in inputs.coefficients:
+        for entry in one.coefficients:
+            entry.scope.hardware = [*entry.scope.hardware, "gb300x"]
+            entry.name = entry.name.replace("_h100", "_gb300x")
+    with pytest.raises(RefusedError, match=r"no coefficients for gb300x; it has them for a100-sxm, b200, .*, l40s"):
+        pykernel.new(inputs, model="calibrated")
+
+
+def test_a_step_that_the_host_cannot_prepare_costs_more() -> None:
+    def price(asynchronous: bool | None) -> pykernel.StepEstimate:
+        inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
+        inputs.deployment.pools[0].engine.async_scheduling = asynchronous
+        kernel = pykernel.new(inputs, model="calibrated")
+        return kernel.step_time(pykernel.Batch([pykernel.Request(1, 99, 1)] * 10))
+
+    host = {value: price(value).per_resource_ns["host"] for value in (None, True, False)}
+    assert host[None] == host[True]
+    assert host[False] > host[True] + 1_000_000
+
+
+def test_published_prices_do_not_move_beside_it() -> None:
+    batch = pykernel.Batch([pykernel.Request(1, 4095, 1024)] * 32)
+    before = pykernel.open("deepseek-v3-h200-fp8-tp8").step_time(batch).no_overlap_ns
+    pykernel.open("deepseek-v3-h200-fp8-tp8", model="calibrated").step_time(batch)
+    assert pykernel.open("deepseek-v3-h200-fp8-tp8").step_time(batch).no_overlap_ns == before
+
+
+def test_an_image_of_it_answers_alike() -> None:
+    kernel = pykernel.Kernel(pykernel.open_inputs("minimax-m2.5-b200-fp4-tp2-ep4-dp2"), switches=CALIBRATED)
+    loaded = pykernel.Kernel.from_bytes(kernel.to_bytes())
+    for count in (0, 1, 30, 1500):
+        batch = pykernel.Batch([pykernel.Request(1, 99, 1)] * count + [pykernel.Request(700, 0, 700)] * (count % 2))
+        assert loaded.step_time(batch) == kernel.step_time(batch)
+    assert loaded.provenance() == kernel.provenance()
+    assert loaded.to_bytes() == kernel.to_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     site.mkdir()
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delenv(registry.ENVIRONMENT, raising=False)
+
+    def entry_points(group: str) -> list[metadata.EntryPoint]:
+        """Those of this folder alone, whatever else is installed where the tests run."""
+        found = [point for one in metadata.distributions(path=[str(site)]) for point in one.entry_points]
+        return [point for point in found if point.group == group]
+
+    monkeypatch.setattr(registry.metadata, "entry_points", entry_points)
 
     def write(distribution: str, version: str, entry: str, source: str) -> None:
         module = f"plugin_{entry.replace('-', '_')}_{abs(hash((str(site), distribution))):x}"

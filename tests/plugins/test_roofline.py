@@ -11,17 +11,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "plugins" / "roofline"
-PRICE = [
-    sys.executable,
-    "-m",
-    "pykernel.cli",
-    "price",
-    "qwen3-14b-h100-tp1",
-    "--decode",
-    "8x1024",
-    "--model",
-    "roofline",
-]
+PRICE = ["-m", "pykernel.cli", "price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "roofline"]
 
 
 def price(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:

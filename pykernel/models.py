@@ -1,13 +1,14 @@
-"""The cost models by name, and building one from documents."""
+"""The cost models by name, and building one from documents.
+
+Pykernel's own are here; a name that is none of theirs is looked up among the plug-ins, and only then are those loaded.
+"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 from pykernel.c_model import SHARED_LIBRARY, load_c_model
 from pykernel.documents import Inputs
-from pykernel.errors import ArgumentError
 from pykernel.interface import CostModel
 from pykernel.kernel import Kernel
 from pykernel.switches import CALIBRATED, NEWEST, REFERENCE
@@ -18,17 +19,27 @@ MODELS: dict[str, Callable[[Inputs], CostModel]] = {
     "calibrated": lambda inputs: Kernel(inputs, switches=CALIBRATED),
 }
 
+SUMMARIES: dict[str, str] = {
+    "blis": "the BLIS laws, their newest published generation",
+    "blis-reference": "the BLIS laws as the reference kernel's published figures have them",
+    "calibrated": "laws of their own, fitted to tables of measured kernels",
+}
+"""What each of them is, in one line."""
+
 
 def new(inputs: Inputs, *, model: str = "blis") -> CostModel:
     """A cost model of documents in memory; `model` is a name, or the path of a shared library with a model in C.
 
-    Everything is validated first, and what is needed is copied: later edits of `inputs` change no answer. Each call
-    builds anew. Raises `ArgumentError` for an unknown model, otherwise as `open`.
+    `model` is one of pykernel's own, or of an installed plug-in. Everything is validated first, and what is needed is
+    copied: later edits of `inputs` change no answer. Each call builds anew.
+
+    Raises `ArgumentError` for an unknown model and `PluginError` for one whose plug-in fails, otherwise as `open`.
     """
-    if model.endswith(SHARED_LIBRARY):
+    if isinstance(model, str) and model.endswith(SHARED_LIBRARY):
         return load_c_model(model, Kernel(inputs))
-    if model not in MODELS:
-        near = difflib.get_close_matches(model, MODELS, n=1)
-        hint = f"; did you mean {near[0]}" if near else ""
-        raise ArgumentError(f"there is no cost model {model!r}; known are {', '.join(MODELS)}{hint}")
-    return MODELS[model](inputs)
+    factory = MODELS.get(model) if isinstance(model, str) else None
+    if factory is None:
+        from pykernel.registry import installed  # plug-ins are looked for only now
+
+        return installed().new(model, inputs)
+    return factory(inputs)

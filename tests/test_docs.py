@@ -66,6 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
+    monkeypatch.syspath_prepend(str(work))  # a page's Python files can be imported by its examples
     for variable in ("BLIS_CATALOG", "BLIS_REGISTRY", "BLIS_SCENARIOS"):
         monkeypatch.delenv(variable, raising=False)
     return work
@@ -126,6 +127,7 @@ def test_pages_have_the_examples_that_readers_are_promised() -> None:
     assert kinds["price-a-batch.md"]["console"] >= 3
     assert kinds["data.md"]["python"] >= 1
     assert kinds["memory.md"]["python"] >= 8 and kinds["memory.md"]["console"] >= 1
+    assert kinds["plugins.md"]["python"] >= 4
     assert kinds["models.md"]["python"] >= 3
     assert kinds["models.md"]["console"] >= 4
     for page in ("simulator.md", "boundary.md"):

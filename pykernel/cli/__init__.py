@@ -29,6 +29,8 @@ SUBCOMMANDS = {
     "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
     "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
     "fit": ("pykernel.cli.fit", "fit the laws of the model calibrated to tables of measured kernels"),
+    "plugins": ("pykernel.cli.plugins", "list what pykernel and the installed plug-ins offer"),
+    "check": ("pykernel.cli.check", "hold a cost model to the laws"),
 }
 """Module and one-line summary of every subcommand, in the order of the help."""
 

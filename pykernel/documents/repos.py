@@ -1,14 +1,18 @@
 """Where documents are: three repositories (scenarios, catalog, registry), and the way from a name to a file.
 
 A repository is a directory in the ecosystem's layout; what is not given is the data bundled with the package. A name
-that leads nowhere is reported with the path that was looked for, the nearest names, and what exists.
+without a file is looked up among the plug-ins. One that leads nowhere is reported with the path that was looked for,
+the nearest names, and what exists.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pykernel.documents import graph, hardware, older, storage
 from pykernel.documents.deployment import Deployment
@@ -19,7 +23,7 @@ from pykernel.documents.loading import decode, finish
 from pykernel.documents.nodes import shown
 from pykernel.documents.reader import missing_document, read_file
 from pykernel.documents.recent import load_set
-from pykernel.documents.rules import rules, unknown_version, versions
+from pykernel.documents.rules import Rules, rules, unknown_version, versions
 from pykernel.documents.scenario import Scenario
 from pykernel.errors import ArgumentError, DocumentError, Problem
 
@@ -95,11 +99,10 @@ def assemble(
     """
     repos = repos or Repos()
     lookup = _Lookup(problem)
-    graph_file = lookup.find("model", "model", problem.model, "models", repos) if model is None else None
-    chip = lookup.find("hardware", "cluster.hardware", problem.cluster.hardware, "chips", repos)
-    fabric = None
-    if problem.cluster.fabric:
-        fabric = lookup.find("fabric", "cluster.fabric", problem.cluster.fabric, "fabrics", repos)
+    graph_of = (lambda: model) if model else lookup.find("model", "model", problem.model, "models", repos)
+    chip_of = lookup.find("hardware", "cluster.hardware", problem.cluster.hardware, "chips", repos)
+    fabric = problem.cluster.fabric
+    fabric_of = lookup.find("fabric", "cluster.fabric", fabric, "fabrics", repos) if fabric else None
     sets = [
         lookup.find(f"coefficients[{index}]", f"coefficients[{index}]", name, "coefficients", repos)
         for index, name in enumerate(problem.coefficients)
@@ -109,22 +112,51 @@ def assemble(
         problem,
         deployment,
         pool,
-        model or load_model(graph_file or ""),
-        hardware.load_chip(chip),
-        hardware.load_fabric(fabric) if fabric is not None else None,
-        coefficients=[load_set(path) for path in sets],
+        graph_of(),
+        chip_of(),
+        fabric_of() if fabric_of else None,
+        coefficients=[load() for load in sets],
         storage=_load_storage(repos),
     )
-    known = [tier.name for tier in inputs.storage]
-    for index, name in enumerate(problem.cluster.storage):
-        if name and name not in known:
-            place = repos.catalog_root() / "devices" / "storage.yaml"
-            lookup.report(f"storage[{index}]", f"cluster.storage[{index}]", "storage class", name, place, known)
+    _add_storage(lookup, inputs, repos)
     lookup.finish()
-    if problem.engine_version not in versions():
-        raise DocumentError([unknown_version(problem.engine_version, "error", None, problem)])
-    inputs.rules = rules(problem.engine_version)
+    inputs.rules = _rules(problem)
     return inputs
+
+
+def _add_storage(lookup: _Lookup, inputs: Inputs, repos: Repos) -> None:
+    """Add the storage classes that a scenario names and only a plug-in has."""
+    for index, name in enumerate(inputs.scenario.cluster.storage):
+        known = [tier.name for tier in inputs.storage]
+        if not name or name in known:
+            continue
+        place = repos.catalog_root() / "devices" / "storage.yaml"
+        load = lookup.plugged_in(f"storage[{index}]", f"cluster.storage[{index}]", "storage_tiers", name, place, known)
+        inputs.storage += [load()] if load is not None else []
+
+
+def _rules(problem: Scenario) -> Rules:
+    """The rules of a scenario's engine release, pykernel's own or those of a plug-in. Raises DocumentError."""
+    if problem.engine_version in versions():
+        return rules(problem.engine_version)
+    load = _of_plugins("rules_packs", problem.engine_version)[0]
+    if load is None:
+        raise DocumentError([unknown_version(problem.engine_version, "error", None, problem)])
+    pack: Rules = load()
+    return pack
+
+
+def _of_plugins(kind: str, name: str) -> tuple[Callable[[], Any] | None, str]:
+    """What loads a name of a kind that a plug-in offers, if one does, and what to add to a complaint if none does.
+
+    The registry is imported here, when it is needed: it builds on this room.
+    """
+    from pykernel.registry import installed
+
+    registry = installed()
+    if registry.from_plugin(kind, name):
+        return partial(registry.document, kind, name), ""
+    return None, "".join(f"; {failure}" for failure in registry.failures)
 
 
 def load_model(path: PathText) -> ModelGraph:
@@ -221,37 +253,55 @@ def _check_pool(path: Path, deployment: Deployment, pool: int) -> None:
         raise ArgumentError(f"{path}: found the pool index {shown(pool)}; accepted: 0 to {count - 1}, it has {many}")
 
 
-_FILES = {
-    "models": ("model", "models/{}/graph.yaml", list_models),
-    "chips": ("chip", "hardware/{}.yaml", list_chips),
-    "fabrics": ("fabric", "networks/{}.yaml", list_fabrics),
-    "coefficients": ("coefficient set", "coefficients/{}.yaml", list_coefficient_sets),
+_FILES: dict[str, tuple[str, str, Callable[[Repos], list[str]], Callable[[Path], Any]]] = {
+    "models": ("model_graphs", "models/{}/graph.yaml", list_models, load_model),
+    "chips": ("chips", "hardware/{}.yaml", list_chips, hardware.load_chip),
+    "fabrics": ("fabrics", "networks/{}.yaml", list_fabrics, hardware.load_fabric),
+    "coefficients": ("coefficient_sets", "coefficients/{}.yaml", list_coefficient_sets, load_set),
+}
+"""Of each group: what plug-ins call it, its files, the names there are, and what loads one."""
+
+_WHAT = {
+    "model_graphs": "model",
+    "chips": "chip",
+    "fabrics": "fabric",
+    "coefficient_sets": "coefficient set",
+    "storage_tiers": "storage class",
 }
 
 
 class _Lookup:
-    """Finds the files that a scenario names, collecting every name that leads nowhere."""
+    """Finds what a scenario names, collecting every name that leads nowhere."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.source = scenario.source
         self.problems: list[Problem] = []
 
-    def find(self, reference: str, field: str, name: str, group: str, repos: Repos) -> Path:
-        """The file of a name; reports it where there is none. `field` is the scenario's field that names it."""
-        what, pattern, known = _FILES[group]
+    def find(self, reference: str, field: str, name: str, group: str, repos: Repos) -> Callable[[], Any]:
+        """What loads a name; reports it where there is none. `field` is the scenario's field that names it."""
+        kind, pattern, known, load = _FILES[group]
         root = repos.registry_root() if group == "coefficients" else repos.catalog_root()
         bare = name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
         path = root / pattern.format(name)
         if not bare:
-            message = f"found {shown(name)}; accepted: the name of a {what}, without a folder"
+            message = f"found {shown(name)}; accepted: the name of a {_WHAT[kind]}, without a folder"
             self._add(reference, field, message)
         elif not os.path.isfile(path):
-            self.report(reference, field, what, name, path, known(repos))
-        return path
+            load_plugged_in = self.plugged_in(reference, field, kind, name, path, known(repos))
+            if load_plugged_in is not None:
+                return load_plugged_in
+        return partial(load, path)
 
-    def report(self, reference: str, field: str, what: str, name: str, path: Path, known: list[str]) -> None:
-        message = f"no {what} {shown(name)}{did_you_mean(name, known)}; looked in {path}; known: {_listing(known)}"
-        self._add(reference, field, message)
+    def plugged_in(
+        self, reference: str, field: str, kind: str, name: str, path: Path, known: list[str]
+    ) -> Callable[[], Any] | None:
+        """What loads a name that has no file, from a plug-in; reports it where none has it."""
+        load, remark = _of_plugins(kind, name)
+        if load is None:
+            near = did_you_mean(name, known)
+            message = f"no {_WHAT[kind]} {shown(name)}{near}; looked in {path}; known: {_listing(known)}{remark}"
+            self._add(reference, field, message)
+        return load
 
     def _add(self, reference: str, field: str, message: str) -> None:
         file, line = (self.source.file, self.source.line(field)) if self.source else ("", 0)

@@ -1,0 +1,119 @@
+"""`pykernel check`: hold a cost model to the laws, over one or more scenarios."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pykernel
+from pykernel.c_model import SHARED_LIBRARY
+from pykernel.cli import UsageError
+from pykernel.cli.options import add_roots, repos
+from pykernel.documents import Inputs
+from pykernel.errors import PykernelError, RefusedError
+from pykernel.laws import LAWS, Law, Report, check_model
+
+HELP = """\
+Tries the laws of docs/laws.md on a cost model, pykernel's own or that of a plug-in, and prints those that it breaks.
+Laws that no model may waive are tried whatever it claims. The exit code is 1 when a law is broken.
+"""
+
+REPRESENTATIVE = (
+    "qwen3-14b-h100-tp1",
+    "deepseek-v3-h200-fp8-tp8",
+    "gpt-oss-120b-h100-fp4-tp2",
+    "minimax-m2.5-h200-ep16",
+    "nemotron-3.5-lightning-bf16-h100-tp2",
+)
+"""Dense, latent, windowed, expert-parallel across nodes, and recurrent."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a cost model")
+    parser.add_argument("--scenario", metavar="S", action="append", help=f"by default {', '.join(REPRESENTATIVE)}")
+    parser.add_argument("--law", metavar="ID", action="append", help="a law to try; by default all")
+    parser.add_argument("--junit", metavar="FILE", help="write the results there as JUnit XML")
+    parser.add_argument("--quiet", action="store_true", help="show no progress on standard error")
+    add_roots(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    unknown = [id for id in options.law or [] if id not in LAWS]
+    if unknown:
+        raise UsageError(f"there is no law {unknown[0]!r}; there are {', '.join(LAWS)}")
+    reports: dict[str, Report] = {}
+    for scenario in options.scenario or REPRESENTATIVE:
+        inputs = pykernel.open_inputs(scenario, repos(options))
+        progress = None if options.quiet else partial(_progress, scenario)
+        try:
+            reports[scenario] = check_named(options.name, inputs, options.law, progress)
+        except RefusedError as error:
+            print(f"{scenario}: not priced: {error}")
+            continue
+        finally:
+            if progress:
+                print(" " * 79, end="\r", file=sys.stderr, flush=True)
+        print(f"{scenario}: {_summary(reports[scenario])}")
+        for line in _lines(reports[scenario]):
+            print(f"  {line}")
+    if not reports:
+        raise PykernelError(f"{options.name} prices none of these scenarios")
+    if options.junit:
+        write_junit(Path(options.junit), options.name, reports)
+    return 0 if all(reports.values()) else 1
+
+
+def check_named(name: str, inputs: Inputs, laws: list[str] | None = None, progress: object = None) -> Report:
+    """The laws tried on a cost model by name. Raises as `pykernel.new`."""
+    build = partial(pykernel.new, model=name)
+    lacks = None if name.endswith(SHARED_LIBRARY) else _registered(name)
+    return check_model(build(inputs), factory=build, inputs=inputs, lacks=lacks, laws=laws, progress=progress)  # type: ignore[arg-type]
+
+
+def _registered(name: str) -> frozenset[str]:
+    """What a plug-in says that its model does not claim."""
+    from pykernel.registry import installed
+
+    lacks: frozenset[str] = installed().find("cost_models", name).entry.lacks
+    return lacks
+
+
+def _progress(scenario: str, law: Law) -> None:
+    if sys.stderr.isatty():
+        print(f"{scenario}: {law.id}: {law.statement}"[:79].ljust(79), end="\r", file=sys.stderr, flush=True)
+
+
+def _summary(report: Report) -> str:
+    counts = {"passed": len(report.passed), "broken": len(report.violations)}
+    some = {"skipped": len(report.skipped), "advice": len(report.advice)}
+    return ", ".join(f"{count} {name}" for name, count in {**counts, **some}.items() if count or name in counts)
+
+
+def _lines(report: Report) -> list[str]:
+    found = [("broken ", violation) for violation in report.violations]
+    found += [("advice ", violation) for violation in report.advice]
+    lines = [mark + line for mark, violation in found for line in str(violation).splitlines()]
+    return lines + [f"skipped {skip}" for skip in report.skipped]
+
+
+def write_junit(path: Path, name: str, reports: dict[str, Report]) -> None:
+    """One suite for each scenario, one case for each law."""
+    root = ElementTree.Element("testsuites", name=f"pykernel check {name}")
+    for scenario, report in reports.items():
+        broken = {violation.law: violation for violation in report.violations}
+        skipped = {skip.law: skip for skip in report.skipped}
+        counts = {"tests": len(report.seconds), "failures": len(broken), "skipped": len(skipped)}
+        attributes = {"name": scenario, **{key: str(count) for key, count in counts.items()}}
+        suite = ElementTree.SubElement(root, "testsuite", attributes)
+        for law, seconds in report.seconds.items():
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=law, time=f"{seconds:.3f}")
+            if law in broken:
+                failure = ElementTree.SubElement(case, "failure", message=broken[law].messages[0])
+                failure.text = str(broken[law])
+            elif law in skipped:
+                ElementTree.SubElement(case, "skipped", message=skipped[law].reason)
+    ElementTree.indent(root)
+    ElementTree.ElementTree(root).write(path, encoding="unicode", xml_declaration=True)

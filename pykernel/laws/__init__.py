@@ -1,0 +1,40 @@
+"""The laws that any cost model is held to, and ways to try them.
+
+`check_model` tries them on one model; `pykernel check` does so by name, and `pykernel.laws.testing` inside pytest.
+docs/laws.md says what they are. They look at a model from outside only, whatever it is made of.
+"""
+
+from __future__ import annotations
+
+from pykernel.laws import accessors, batch, memory, purity, step, transfers  # noqa: F401 - they enter their laws, in this order
+from pykernel.laws.checking import Report, Skip, Violation, check_model
+from pykernel.laws.handoffs import PDCase, check_links_agree, check_pd_transfer, pd_cases, test_pd_transfer
+from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law
+
+__all__ = [
+    "ADVICE",
+    "CAPABILITIES",
+    "CONTRACT",
+    "LAWS",
+    "MODEL",
+    "Law",
+    "PDCase",
+    "Report",
+    "Skip",
+    "Violation",
+    "check_links_agree",
+    "check_model",
+    "check_pd_transfer",
+    "parametrize_with_laws",
+    "pd_cases",
+    "test_pd_transfer",
+]
+
+
+def __getattr__(name: str) -> object:
+    """`parametrize_with_laws` needs pytest, which is imported when it is asked for."""
+    if name == "parametrize_with_laws":
+        from pykernel.laws.testing import parametrize_with_laws
+
+        return parametrize_with_laws
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

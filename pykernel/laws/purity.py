@@ -231,6 +231,27 @@ def into(subject: Subject) -> Iterator[str]:
             yield f"{name}: step_time_into writes {shortened(found)}, step_time returns {shortened(expected)}"
 
 
+@law("P11", "`step_time_many` gives what `step_time` does.", sweep="the standard batches in one call")
+def many(subject: Subject) -> Iterator[str]:
+    if not hasattr(subject.model, "step_time_many"):
+        raise Skipped("the model has no step_time_many")
+    rows = [list(batch) for _, batch in subject.standard]
+    ends = [0]
+    for requests in rows:
+        ends.append(ends[-1] + len(requests))
+    columns = [
+        array("q", [getattr(one, name) for requests in rows for one in requests])
+        for name in ("scheduled", "computed", "prompt_len")
+    ]
+    found = subject.model.step_time_many(array("q", ends), *columns, decode_threshold=THRESHOLD)
+    for index, (name, batch) in enumerate(subject.standard):
+        alone = subject.model.step_time(batch)
+        expected = alone.overlap_ns, alone.no_overlap_ns
+        together = found.overlap_ns[index], found.no_overlap_ns[index]
+        if expected != together:
+            yield f"{name}: overlap and no overlap are {together} among many, {expected} alone"
+
+
 @law(
     "P10",
     "What `provenance` and `resolved` return cannot be edited into later answers.",

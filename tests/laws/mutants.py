@@ -222,6 +222,14 @@ class LeavesWhatTheEstimateHeld(Wrapper):
         estimate.fill(right.overlap_ns, right.no_overlap_ns, right.bottleneck, values)
 
 
+@mutant("P11")
+class ForgetsItsManySteps(Wrapper):
+    def step_time(self, batch: Batch) -> StepEstimate:
+        right = self.kernel.step_time(batch)
+        extra = {**right.per_resource_ns, "pcie": 5}
+        return StepEstimate(right.overlap_ns, right.no_overlap_ns + 5, right.bottleneck, extra)
+
+
 # ---- the estimate ----------------------------------------------------------------------------------------------
 
 

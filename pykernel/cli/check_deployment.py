@@ -14,7 +14,7 @@ from typing import Any
 
 import pykernel
 from pykernel.cli import FAULT, subject, text
-from pykernel.cli.options import add_roots, count, repos
+from pykernel.cli.options import add_roots, add_subject, check_subject, count, open_subject
 from pykernel.documents import Inputs
 from pykernel.errors import DocumentError, RefusedError
 from pykernel.interface import CostModel
@@ -29,13 +29,14 @@ price, and every refusal at once. Ends with 1 where anything is refused.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenario", metavar="FILE", help="the path of a scenario file, or the name of a scenario")
+    add_subject(parser)
     parser.add_argument("--pool", metavar="N", type=count(), help="only this pool, from 0 (default: every pool)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_roots(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    check_subject(options)
     try:
         report = _report(options)
     except DocumentError as error:
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> dict[str, Any]:
     """Everything that is printed, in the order of the JSON. Raises `DocumentError` and `ArgumentError`."""
-    inputs = pykernel.open_inputs(options.scenario, repos(options), options.pool or 0)
+    inputs = open_subject(options, options.pool or 0)
     chosen = range(len(inputs.deployment.pools)) if options.pool is None else [options.pool]
     source = inputs.scenario.source
     pools = [_pool(replace(inputs, pool=index)) for index in chosen]

@@ -13,6 +13,7 @@ Command = Callable[..., Any]
 Text = Callable[[str], str]
 
 DEEPSEEK = "deepseek-v3-h200-fp8-tp8"
+CONFIGS = Path(__file__).resolve().parents[2] / "testdata" / "configs"
 
 
 def report(done: Any, code: int) -> Any:
@@ -136,3 +137,17 @@ def test_a_deployment_that_does_not_fit_is_accepted_with_what_would_fit(command:
     assert [remedy["value"] for remedy in wider] == ["2"]
     page = " ".join(command("check-deployment", "large.yaml").out.split())
     assert "would fit" in page and "accepted" in page
+
+
+def test_a_model_is_checked_straight_from_its_config(command: Command) -> None:
+    config = str(CONFIGS / "qwen3-32b" / "config.json")
+    accepted = json.loads(command("check-deployment", "--config", config, "--chip", "h100", "--tp", "2", "--json").out)
+    assert accepted["accepted"] and accepted["model"] == "qwen3-32b"
+    refused = command("check-deployment", "--config", config, "--chip", "h100", "--tp", "3", "--json")
+    [pool] = json.loads(refused.out)["pools"]
+    assert refused.code == 1
+    assert [problem["rule"] for problem in pool["refusals"]] == ["query-heads", "collective-width"]
+
+
+def test_a_check_needs_one_subject(command: Command) -> None:
+    command("check-deployment").fails(2, "name a SCENARIO", "--config")

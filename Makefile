@@ -18,14 +18,14 @@ PIP := python -m pip install --quiet --disable-pip-version-check
 SCORE_ROWS ?= benchmarks/accuracy/measured.csv
 
 .PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
-.PHONY: prerequisites rebuild clean
+.PHONY: prerequisites test-prerequisites rebuild clean
 
 demo: $(VENV)/created
 	rm -f $(VENV)/developed
 	$(VENV)/bin/$(PIP) .
 	$(VENV)/bin/pykernel price deepseek-v3-h200-fp8-tp8 --decode 32x4096
 
-test: $(VENV)/developed
+test: test-prerequisites $(VENV)/developed
 	$(VENV)/bin/pytest
 
 slow: $(VENV)/developed
@@ -81,6 +81,9 @@ cdef:
 
 prerequisites:
 	@sh .ci/prerequisites.sh "$(PYTHON)"
+
+test-prerequisites:
+	@sh .ci/prerequisites.sh "$(PYTHON)" test
 
 $(VENV)/created: | prerequisites
 	$(PYTHON) -m venv --clear $(VENV)

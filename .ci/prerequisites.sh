@@ -3,7 +3,7 @@
 # the interpreter instead of looking for files: a pyenv shim exists for versions that do not, and on Debian the venv
 # module is there while ensurepip, without which it is of no use, comes with python3-venv.
 #
-#   sh .ci/prerequisites.sh [PYTHON]     exits with 1 when anything is missing
+#   sh .ci/prerequisites.sh [PYTHON [test]]     exits with 1 when anything is missing; `test` asks for what tests need
 
 python=${1:-python3}
 packages=
@@ -35,6 +35,12 @@ if ! command -v "${compiler%% *}" >/dev/null 2>&1; then
     missing "gcc libc6-dev" "a C compiler; '${compiler%% *}' does not run"
 elif ! echo '#include <stdlib.h>' | $compiler -fsyntax-only -x c - >/dev/null 2>&1; then
     missing libc6-dev "the headers of the C library; '$compiler' cannot compile with <stdlib.h>"
+fi
+
+if [ "${2:-}" = test ]; then
+    command -v c++ >/dev/null 2>&1 || missing g++ "a C++ compiler, for the tests of the C++ face"
+    command -v cmake >/dev/null 2>&1 || missing cmake "cmake, for the tests of the installed library"
+    command -v nm >/dev/null 2>&1 || missing binutils "nm, for the tests of exported symbols"
 fi
 
 if [ -n "$packages" ]; then

@@ -111,6 +111,17 @@ def test_missing_compiler_is_named_with_its_package() -> None:
     assert checked.stderr.splitlines()[-1].endswith("apt-get install gcc libc6-dev")
 
 
-def check_prerequisites(python: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = ["sh", str(PREREQUISITES), python]
+def test_what_only_the_tests_need_is_asked_for_by_them_alone(tmp_path: Path) -> None:
+    for program in ("sh", "gcc", "cc", "cc1", "as", "env"):
+        if found := shutil.which(program):
+            (tmp_path / program).symlink_to(found)
+    bare = {"PATH": str(tmp_path)}
+    assert "g++" not in check_prerequisites(sys.executable, **bare).stderr
+    checked = check_prerequisites(sys.executable, "test", **bare)
+    assert checked.returncode == 1
+    assert {"g++", "cmake", "binutils"} <= set(checked.stderr.splitlines()[-1].partition("apt-get install")[2].split())
+
+
+def check_prerequisites(python: str, *asked: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = ["/bin/sh", str(PREREQUISITES), python, *asked]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)

@@ -24,8 +24,6 @@ REFUSED: dict[str, tuple[Batch, str]] = {
     "a negative count of new tokens": (Batch([Request(1, 1, 1), Request(-1, 1, 1)]), r"batch\.scheduled\[1\].* -1"),
     "a negative count of old tokens": (Batch([Request(2, -2, 1)]), r"batch\.computed\[0\].* -2"),
     "the most negative count": (Batch([Request(1, -(2**63), 1)]), r"batch\.computed\[0\]"),
-    "a negative prompt": (Batch([Request(1, 1, -1)]), r"batch\.prompt_len\[0\].* -1"),
-    "a negative count of cached tokens": (Batch([Request(1, 1, 1, -1)]), r"batch\.cached_tokens\[0\].* -1"),
     "negative pads": (Batch(pad_tokens=-1), r"batch\.pad_tokens.* -1"),
     "a negative threshold": (Batch(decode_threshold=-1), r"batch\.decode_threshold.* -1"),
     "a context beyond int32": (Batch([Request(1, INT32_MAX, 1)]), rf"batch\.computed\[0\].* {INT32_MAX}"),
@@ -49,6 +47,19 @@ def test_what_no_scheduler_makes_is_refused_by_the_name_of_its_field(name: str) 
         assert kept == before == kernel.step_time(decodes(1)), "a refusal leaves everything as it was"
     with pytest.raises(BatchError, match=field):
         batch.validate()
+
+
+@pytest.mark.parametrize(
+    ("batch", "field"),
+    [
+        (Batch([Request(1, 1, -1)]), r"batch\.prompt_len\[0\].* -1"),
+        (Batch([Request(1, 1, 1, -1)]), r"batch\.cached_tokens\[0\].* -1"),
+    ],
+)
+def test_what_no_price_reads_is_refused_by_validation_alone(batch: Batch, field: str) -> None:
+    with pytest.raises(BatchError, match=field):
+        batch.validate()
+    assert kernel_of(DEEPSEEK).step_time(batch) == kernel_of(DEEPSEEK).step_time(Batch([Request(1, 1, 1)]))
 
 
 def context_parallel(prefill_ranks: int, decode_ranks: int) -> Inputs:

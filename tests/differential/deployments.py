@@ -314,12 +314,17 @@ def draw(rng: random.Random) -> Inputs:
     sets = [kept for kept in BASE.coefficients if rng.random() < 0.95 or "attention" not in kept.name]
     extra = extra_coefficients(rng, chip.name)
     transfer = PdTransfer(rng.choice(("NixlConnector", "MultiConnector"))) if rng.random() < 0.15 else None
+    settings = engine(rng, mixer != "other")
+    if any(node.op == "RecurrentUpdate" for kind in graph.layer_kinds for node in kind.nodes):
+        # The engine raises the unstated block of a hybrid by the size of its state, which is memory's to know; the
+        # oracle does not, and a step reads the block where a connector pins the interleave to it.
+        settings.block_size = settings.block_size or 16
     return Inputs(
         scenario=Scenario("Scenario", "drawn", graph.name, [kept.name for kept in sets], "0.29.0", cluster),
         deployment=Deployment(
             "Deployment",
             "drawn",
-            [Pool("colocated", nodes, layout, engine(rng, mixer != "other"))],
+            [Pool("colocated", nodes, layout, settings)],
             pd_transfer=transfer,
         ),
         pool=0,

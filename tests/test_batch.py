@@ -166,12 +166,13 @@ def test_borrowed_arrays_live_as_long_as_the_batch() -> None:
 
 @pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
 def test_the_collector_may_take_a_batch_in_a_cycle(make: Callable[[list[int]], Any]) -> None:
-    gc.collect()
+    gc.freeze()  # leaves what other tests hold out of the collections, which would take seconds
     for _ in range(20):
         cycle: list[Any] = [Batch.from_arrays(*arrays(make=make))]
         cycle.append(cycle)
         del cycle
         gc.collect()  # a batch that holds on to a cleared memoryview ends the process here, or warns
+    gc.unfreeze()
 
 
 def test_a_view_may_be_released_while_a_batch_borrows_its_memory() -> None:

@@ -117,10 +117,10 @@ def _default_block(
 
 def _backend_block(chip: Chip, facts: ModelFacts, cache_element_bytes: float) -> tuple[int, str]:
     """The page the attention backend asks for (vllm/platforms/interface.py and cuda.py at v0.31.0)."""
-    if facts.dsa:
-        return DSA_BLOCK, f"the sparse attention backends take pages of {DSA_BLOCK} tokens"
-    if facts.sparse_latent_width:
+    if not facts.dsa and any(node.compress_ratio > 1 for node in facts.attentions):
         return 256, "compressed latent caches take pages of 256 tokens"
+    if facts.sparse_latent_width:
+        return DSA_BLOCK, f"the sparse attention backends take pages of {DSA_BLOCK} tokens"
     if "mla" in facts.attention_kinds:
         if data_center_blackwell(chip):
             return 32, "latent attention runs on FlashInfer, which takes pages of 32 tokens"

@@ -195,7 +195,7 @@ def _unstated_block(dsa: bool, holders: list[KindPlan], dtype: str, chip: Chip, 
     if not settings.engine_defaults or model is None or model.kind not in LATENT:
         return 16
     if model.kind == "sparse_mla":
-        compressed = any(kind.primary is not None and kind.primary.compress_ratio > 0 for kind in holders)
+        compressed = any(kind.primary is not None and kind.primary.compress_ratio > 1 for kind in holders)
         return 256 if compressed else 64
     if is_sm100(chip):
         return 32

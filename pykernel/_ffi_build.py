@@ -17,9 +17,8 @@ from cffi import FFI
 ROOT = Path(__file__).resolve().parents[1]
 CSRC = ROOT / "csrc"
 
-# What only the extension has, beside the public header. The digest is a function because cffi calls those by name
-# without a macro or a variable that would have to be exported. The others are for pricing from Python, where a call
-# with one argument takes half the time of one with four and an array of numbers is made sooner than a struct.
+# What csrc/binding/python.h adds to the public header. The digest is a function because cffi calls those by name
+# without a macro or a variable that would have to be exported.
 EXTRA_CDEF = """
 const char *pykernel_source_digest(void);
 typedef struct pykernel_call {
@@ -30,46 +29,18 @@ typedef struct pykernel_call {
 } pykernel_call;
 int32_t pykernel_price(pykernel_call *call);
 int32_t pykernel_price_batch(const pk_kernel *kernel, const pk_batch *batch, int64_t *values);
+pk_model_open_function pykernel_open_library(const char *path, char *message, size_t size);
 """
 EXTRA_SOURCE = """
-#include "pykernel.h"
+#include "binding/python.h"
 static const char *pykernel_source_digest(void) {{ return "{digest}"; }}
-
-/* A batch or a running batch, the other NULL, and its price: both bounds, the bottleneck, each resource's share. */
-typedef struct pykernel_call {{
-    int64_t values[3 + PK_RESOURCE_COUNT];
-    const pk_kernel *kernel;
-    const pk_batch *batch;
-    pk_batch_state *state;
-}} pykernel_call;
-
-static void flatten(const pk_estimate *estimate, int64_t *values) {{
-    values[0] = estimate->overlap_ns;
-    values[1] = estimate->no_overlap_ns;
-    values[2] = estimate->bottleneck;
-    for (int i = 0; i < PK_RESOURCE_COUNT; i++) values[3 + i] = estimate->per_resource_ns[i];
-}}
-
-static int32_t pykernel_price_batch(const pk_kernel *kernel, const pk_batch *batch, int64_t *values) {{
-    pk_estimate estimate = PK_ESTIMATE_INIT;
-    pk_status status = pk_step_time(kernel, batch, &estimate, NULL);
-    if (status == PK_OK) flatten(&estimate, values);
-    return (int32_t)status;
-}}
-
-static int32_t pykernel_price(pykernel_call *call) {{
-    if (call->state == NULL) return pykernel_price_batch(call->kernel, call->batch, call->values);
-    pk_estimate estimate = PK_ESTIMATE_INIT;
-    pk_status status = pk_batch_state_step_time(call->kernel, call->state, &estimate, NULL);
-    if (status == PK_OK) flatten(&estimate, call->values);
-    return (int32_t)status;
-}}
 """
 
 
 def inputs() -> list[Path]:
     """Return every file that the compiled extension depends on, in a fixed order."""
-    fixed = [CSRC / "cflags.txt", CSRC / "binding" / "exports.map", ROOT / "pykernel" / "_cdef.txt", Path(__file__)]
+    binding = [CSRC / "binding" / "exports.map", CSRC / "binding" / "python.h"]
+    fixed = [CSRC / "cflags.txt", *binding, ROOT / "pykernel" / "_cdef.txt", Path(__file__)]
     return sorted([*CSRC.glob("*.c"), *CSRC.glob("*.h"), *(path.resolve() for path in fixed)])
 
 
@@ -88,7 +59,8 @@ def compile_arguments() -> tuple[list[str], list[str]]:
     -fsanitize such as `address,undefined`, makes a slow build that stops at the first fault.
     """
     shared = (CSRC / "cflags.txt").read_text(encoding="utf-8").split()
-    link = ["-Wl,--version-script=csrc/binding/exports.map"] if sys.platform.startswith("linux") else []
+    # dlopen was in a library of its own until glibc 2.34.
+    link = ["-Wl,--version-script=csrc/binding/exports.map", "-ldl"] if sys.platform.startswith("linux") else []
     sanitize = os.environ.get("PYKERNEL_SANITIZE", "")
     if not sanitize:
         return [*shared, "-O3"], link

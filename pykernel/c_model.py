@@ -6,7 +6,6 @@ The table answers through the same C calls that a C simulator makes, so a model 
 from __future__ import annotations
 
 import copy
-import ctypes
 import os
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +56,7 @@ class CModel(CostModel):
 
     def __init__(self, path: str, kernel: Kernel | None) -> None:
         self._path, self._kernel = path, kernel
-        self._library, entry = _open_library(path)
+        entry = _open_library(path)
         base, error = ffi.NULL, error_struct()
         if kernel is not None:
             base = _out("pk_model")
@@ -197,17 +196,13 @@ class CModel(CostModel):
         return int(lib.pk_model_prefill_context_ranks(self._model))
 
 
-def _open_library(path: str) -> tuple[Any, Any]:
-    """A shared library and its `pk_model_open`; the first keeps the second callable."""
-    try:
-        library = ctypes.CDLL(os.path.abspath(path))
-    except OSError as error:
-        raise PluginError(f"{path} cannot be loaded: {error}") from None
-    try:
-        entry = library.pk_model_open
-    except AttributeError:
-        raise PluginError(f"{path} has no function pk_model_open, by which pykernel.h finds a model") from None
-    return library, ffi.cast("pk_model_open_function", ctypes.cast(entry, ctypes.c_void_p).value)
+def _open_library(path: str) -> Any:
+    """The `pk_model_open` of a shared library."""
+    said = ffi.new("char[1024]")
+    entry = lib.pykernel_open_library(os.fsencode(os.path.abspath(path)), said, len(said))
+    if entry == ffi.NULL:
+        raise PluginError(f"{path} {ffi.string(said).decode(errors='replace')}")
+    return entry
 
 
 def _words(status: int, error: Any) -> str:

@@ -17,8 +17,8 @@ from pykernel.documents.fieldtypes import did_you_mean
 from pykernel.documents.repos import assemble
 from pykernel.errors import ArgumentError
 
-ENGINE_VERSION = "0.29.0"
-"""The release whose rules apply; the newest one with a pack."""
+ENGINE_VERSION = "0.31.0"
+"""The release whose rules apply: the one that deployments are resolved for."""
 
 COEFFICIENT_SETS = tuple(
     f"cost-model-{part}" for part in ("primitives", "collectives", "host-overheads", "attention", "recurrent", "memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
 from pykernel.batch_state import BatchState
 from pykernel.documents import Inputs, Pool
+from pykernel.documents.inputs import beyond_32_bits
 from pykernel.errors import ArgumentError, BatchError, ImageError, PykernelError, RefusedError
 from pykernel.estimates import StepEstimates, Steps
 from pykernel.explain import Explanation, read_terms
@@ -60,7 +62,7 @@ class Kernel(CostModel):
             spec = build(inputs, switches)
         except OverflowError as error:
             # Documents hold any 64-bit integer and any finite number; the core counts heads and the like in 32 bits.
-            raise RefusedError(f"a number of the documents is larger than can be priced: {error}") from None
+            raise _too_large(inputs, error) from None
         self._handle = _new_handle(spec)
         self._about = about.read(self._handle)
 
@@ -127,19 +129,24 @@ class Kernel(CostModel):
 
     def step_time_into(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
         """As `CostModel.step_time_into`; a `BatchState` is priced without looking at its requests where it can be."""
-        if estimate.model is self:
-            if estimate.batch is batch:
-                if not _price(estimate.call):
-                    return
-            elif batch.__class__ is estimate.batch.__class__ is Batch:
-                estimate.call.batch = batch.struct
-                estimate.batch = batch
-                if not _price(estimate.call):
-                    return
+        try:
+            if estimate.model is self:
+                if estimate.batch is batch:
+                    if not _price(estimate.call):
+                        return
+                elif batch.__class__ is estimate.batch.__class__ is Batch:
+                    estimate.call.batch = batch.struct
+                    estimate.batch = batch
+                    if not _price(estimate.call):
+                        return
+        except AttributeError:
+            pass  # no estimate, which is said below
         self._bind(batch, estimate)
 
     def _bind(self, batch: Batch | BatchState, estimate: StepEstimate) -> None:
         """Price a batch into an estimate that did not hold its price before, or raise for what is wrong with it."""
+        if not isinstance(estimate, StepEstimate):
+            raise ArgumentError(f"estimate is a {type(estimate).__name__}, accepted is a pykernel.StepEstimate")
         call = estimate.call or _new(_CALL)
         if isinstance(batch, Batch):
             call.batch, call.state = batch.struct, _NULL
@@ -295,6 +302,13 @@ class Kernel(CostModel):
         return int(lib.pk_prefill_context_ranks(self._handle))
 
 
+def _too_large(inputs: Inputs, error: OverflowError) -> RefusedError:
+    large = beyond_32_bits(inputs)
+    named = "; ".join(f"{path} is {number}" for path, number in large.items())
+    message = f"{named or 'a number of the documents'}: larger than can be priced ({error})"
+    return RefusedError(message, field=next(iter(large), ""))
+
+
 def _plain(inputs: Inputs, switches: LawSwitches) -> Spec:
     resolved = resolve(inputs)
     return Spec(make_plan(inputs.model, resolved, switches), resolved, switches, _names(inputs))
@@ -357,8 +371,13 @@ def _capacity(out: Any, model: CostModel) -> KVCapacity:
         device_bytes=out.device_bytes,
         budget_bytes=out.budget_bytes,
         pre_snapshot_fits=bool(out.pre_snapshot_fits),
-        charge=lambda tokens: min(model.sequence_variable_bytes(tokens) + admission, INT64_MAX),
+        charge=partial(_charge, model, admission),
     )
+
+
+def _charge(model: CostModel, admission: int, tokens: int) -> int:
+    """The bytes that a sequence of so many tokens is charged."""
+    return min(model.sequence_variable_bytes(tokens) + admission, INT64_MAX)
 
 
 def _demand(out: Any) -> TransferDemand:

@@ -26,6 +26,7 @@ from pykernel import (
     DocumentError,
     Inputs,
     Kernel,
+    RefusedError,
     Request,
     StepEstimate,
 )
@@ -254,6 +255,12 @@ def test_something_that_is_no_batch_is_refused(wrong: Any) -> None:
         pykernel.open(DEEPSEEK).step_time(wrong)
 
 
+@pytest.mark.parametrize("wrong", [None, 7, {}], ids=repr)
+def test_something_that_is_no_estimate_is_refused(wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"estimate is a {type(wrong).__name__}"):
+        pykernel.open(DEEPSEEK).step_time_into(BATCHES["decode"], wrong)
+
+
 def test_a_batch_no_scheduler_makes_is_refused_and_leaves_the_estimate_alone() -> None:
     kernel, estimate = pykernel.open(DEEPSEEK), StepEstimate()
     kernel.step_time_into(BATCHES["decode"], estimate)
@@ -289,6 +296,15 @@ def test_an_estimate_is_a_value() -> None:
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_beyond_the_core_names_its_field() -> None:
+    documents = fresh()
+    (attention,) = [node for kind in documents.model.layer_kinds[:1] for node in kind.nodes if node.n_q]
+    attention.n_q = 2**40
+    with pytest.raises(RefusedError, match=rf"nodes\[\d\]\.n_q is {2**40}: larger than can be priced") as refusal:
+        pykernel.new(documents)
+    assert refusal.value.field.endswith("n_q")
 
 
 @pytest.mark.parametrize("document", ["scenario", "deployment", "model", "chip"])

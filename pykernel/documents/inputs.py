@@ -6,8 +6,8 @@ Everything here may be edited in memory with any value, so types are checked bef
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from pykernel.documents import coefficients as coefficient_sets
@@ -71,6 +71,23 @@ def require_valid(inputs: Inputs) -> None:
     errors = [problem for problem in validate(inputs) if problem.severity == "error"]
     if errors:
         raise DocumentError(errors)
+
+
+def beyond_32_bits(inputs: Inputs) -> dict[str, int]:
+    """The fields, by dotted path, that hold whole numbers of more than 32 bits."""
+    documents = {name: getattr(inputs, name) for name in ("scenario", "deployment", "model", "chip")}
+    return {path: number for name, document in documents.items() for path, number in _large(document, name)}
+
+
+def _large(value: Any, path: str) -> Iterator[tuple[str, int]]:
+    if isinstance(value, int) and abs(value) >= 1 << 31:
+        yield path, value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _large(getattr(value, each.name), f"{path}.{each.name.rstrip('_')}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _large(item, f"{path}[{index}]")
 
 
 def by_path(problem: Problem) -> tuple[Any, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import pykernel
@@ -128,3 +130,10 @@ def test_every_bundled_deployment_fits_its_part(scenario: str) -> None:
     room = kernel.kv_capacity()
     assert kernel.fixed_bytes().total < room.device_bytes
     assert room.blocks > 0 and room.sequences(2048) > 0
+
+
+def test_a_capacity_travels_between_processes() -> None:
+    room = pykernel.new(fresh()).kv_capacity()
+    again = pickle.loads(pickle.dumps(room))
+    assert again == room
+    assert (again.charge(1_000), again.sequences(1_000)) == (room.charge(1_000), room.sequences(1_000))

@@ -67,6 +67,11 @@ def test_digest_changes_with_every_file_that_is_compiled(tmp_path: Path) -> None
     assert len(seen) == 1 + len(watched)
 
 
+def test_c_is_reached_through_the_compiled_extension_alone() -> None:
+    package = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "pykernel").rglob("*.py"))
+    assert "import ctypes" not in package and "ffi.dlopen" not in package
+
+
 def test_sanitizers_are_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = load(ROOT / "pykernel" / "_ffi_build.py")
     monkeypatch.setenv("PYKERNEL_SANITIZE", "address,undefined")

@@ -479,7 +479,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def decode_threshold(self) -> int:
-        """Most tokens a decoding request schedules in one step: 1, and one more for each draft token."""
+        """Most tokens that a request may schedule and be attended to as a decode: what `Batch.decode_threshold` takes."""
 
     @abstractmethod
     def decode_context_parallel_width(self) -> int:

@@ -15,6 +15,9 @@ C_FILES := $(C_SOURCES) $(wildcard csrc/*.h csrc/*.hpp csrc/*.txt csrc/binding/*
 BUILD_FILES := $(C_FILES) setup.py pyproject.toml pykernel/_ffi_build.py pykernel/_cdef.txt
 PIP := python -m pip install --quiet --disable-pip-version-check
 
+# The tests of a file stay in one process, so that what they share is built once.
+PARALLEL := --numprocesses auto --dist loadfile
+
 SCORE_ROWS ?= benchmarks/accuracy/measured.csv
 
 .PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
@@ -26,7 +29,7 @@ demo: $(VENV)/created
 	$(VENV)/bin/pykernel price deepseek-v3-h200-fp8-tp8 --decode 32x4096
 
 test: test-prerequisites $(VENV)/developed
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest $(PARALLEL)
 
 slow: $(VENV)/developed
 	$(VENV)/bin/pytest -m slow
@@ -133,7 +136,7 @@ $(SANITIZE)/created: | prerequisites
 sanitize: $(SANITIZE)/created
 	PYKERNEL_SANITIZE=address,undefined $(SANITIZE)/bin/$(PIP) '.[test]'
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest -m 'not toolchain and not slow'
+	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest $(PARALLEL) -m 'not toolchain and not slow'
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info pykernel/*.so pykernel/clib .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

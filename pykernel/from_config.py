@@ -7,7 +7,7 @@ records it as an assumption. The cluster is as many nodes as the ranks need.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -41,14 +41,15 @@ def inputs_from_config(
     enable_expert_parallel: bool = False,
     fabric: str = "",
     gpus_per_node: int = 0,
+    coefficients: Sequence[str] = (),
     repos: Repos | None = None,
     **engine: Any,
 ) -> Inputs:
     """The inputs of one pool that serves the model of a HuggingFace config; see `pykernel.derive` for the config.
 
-    Parameters: `chip` and `fabric`, names in the catalog (a fabric is needed from two nodes on); the widths of the
-    layout; `gpus_per_node`, by default what the chip's file states, else 8; `engine`, settings by the names of the
-    deployment's `engine` keys.
+    Parameters: `chip` and `fabric`, names in the catalog or of a plug-in (a fabric is needed from two nodes on);
+    the widths of the layout; `gpus_per_node`, by default what the chip's file states, else 8; `coefficients`, names of
+    sets that come after those of the registry; `engine`, settings by the names of the deployment's `engine` keys.
     Raises: DocumentError as `derive`, and for a name that leads nowhere; ArgumentError for an unknown setting.
     """
     return inputs_from_graph(
@@ -61,6 +62,7 @@ def inputs_from_config(
         enable_expert_parallel=enable_expert_parallel,
         fabric=fabric,
         gpus_per_node=gpus_per_node,
+        coefficients=coefficients,
         repos=repos,
         **engine,
     )
@@ -77,6 +79,7 @@ def inputs_from_graph(
     enable_expert_parallel: bool = False,
     fabric: str = "",
     gpus_per_node: int = 0,
+    coefficients: Sequence[str] = (),
     repos: Repos | None = None,
     **engine: Any,
 ) -> Inputs:
@@ -92,7 +95,7 @@ def inputs_from_graph(
     title = f"{graph.name}-{chip}-tp{tp}" + (f"-dp{dp}" if dp > 1 else "") + ("-ep" if enable_expert_parallel else "")
     parallel = Parallel(tp, 1, dp, pcp=pcp, dcp=dcp, enable_expert_parallel=enable_expert_parallel)
     cluster = Cluster(chip, 1, gpus_per_node or USUAL_NODE, fabric)
-    scenario = Scenario("Scenario", title, graph.name, list(COEFFICIENT_SETS), ENGINE_VERSION, cluster)
+    scenario = Scenario("Scenario", title, graph.name, [*COEFFICIENT_SETS, *coefficients], ENGINE_VERSION, cluster)
     pool = Pool("colocated", 1, parallel, Engine(**engine))
     inputs = assemble(scenario, Deployment("Deployment", title, [pool]), repos, model=graph)
     cluster.gpus_per_node = gpus_per_node or inputs.chip.gpus_per_node or USUAL_NODE

@@ -80,6 +80,10 @@ class Registry:
         offer = self.offers[kind].get(name)
         return offer is not None and offer.origin.plugin != BUILTIN
 
+    def plugged_in(self, kind: str) -> list[str]:
+        """The names of a kind that only plug-ins offer, sorted."""
+        return [name for name in self.names(kind) if self.from_plugin(kind, name)]
+
     def find(self, kind: str, name: str) -> Offer:
         """The offer of a name. Raises `ArgumentError` with the nearest names and the plug-ins that failed."""
         offer = self.offers[kind].get(name) if isinstance(name, str) else None

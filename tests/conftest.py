@@ -18,6 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILDER = ROOT / "pykernel" / "_ffi_build.py"
 
 
+# No test of this folder depends on the plug-ins of the environment; those about plug-ins install their own. Theirs are
+# run by `make plugins`.
+os.environ["PYKERNEL_PLUGINS"] = ""
+
+
 def pytest_report_header() -> str:
     return f"pykernel: {imported_from()}"
 

@@ -1,6 +1,7 @@
 """`pykernel list`: what there is to price, one line each.
 
-A document that cannot be read is listed with what is wrong with it: one bad file must not hide the others.
+Documents of plug-ins come after the files, with the plug-in that brings them. A document that cannot be read is listed
+with what is wrong with it: one bad file must not hide the others.
 """
 
 from __future__ import annotations
@@ -11,35 +12,53 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pykernel import documents
 from pykernel.cli import UsageError, text
 from pykernel.cli.options import add_roots, repos
-from pykernel.documents import Repos, coefficients, hardware
+from pykernel.documents import (
+    Chip,
+    CoefficientSet,
+    Deployment,
+    Fabric,
+    ModelGraph,
+    Repos,
+    Scenario,
+    StorageTier,
+    coefficients,
+    hardware,
+    storage,
+)
 from pykernel.documents.repos import load_model
-from pykernel.errors import DocumentError
+from pykernel.errors import DocumentError, PykernelError
+from pykernel.registry import installed
 
 HELP = "Without a section, lists all of them. A document that cannot be read is listed with its first error.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One kind of document: where its files are, what to say about one, and the words for it in columns."""
+    """One kind of document: where it is looked for, how one is read, what to say about it, and that in columns.
+
+    kind : what plug-ins call it; empty where they offer none.
+    """
 
     root: Callable[[Repos], Path]
     names: Callable[[Repos], list[str]]
-    facts: Callable[[Path], dict[str, Any]]
+    load: Callable[[Path, str], Any]
+    facts: Callable[[Any], dict[str, Any]]
     cells: Callable[[dict[str, Any]], list[str]]
-    pattern: str = "{}.yaml"
+    kind: str = ""
 
 
 # ---- facts of one document -------------------------------------------------------------------------------------
 
 
-def _scenario(path: Path) -> dict[str, Any]:
-    scenario, deployment = documents.load_bundle(path)
+def _scenario(bundle: tuple[Scenario, Deployment]) -> dict[str, Any]:
+    scenario, deployment = bundle
     return {
         "model": scenario.model,
         "chip": scenario.cluster.hardware,
@@ -61,8 +80,7 @@ def _scenario(path: Path) -> dict[str, Any]:
     }
 
 
-def _model(path: Path) -> dict[str, Any]:
-    graph = load_model(path)
+def _model(graph: ModelGraph) -> dict[str, Any]:
     used = set(graph.stack.layers())
     nodes = [node for kind in graph.layer_kinds if kind.id in used for node in kind.nodes]
     return {
@@ -75,8 +93,7 @@ def _model(path: Path) -> dict[str, Any]:
     }
 
 
-def _chip(path: Path) -> dict[str, Any]:
-    chip = hardware.load_chip(path)
+def _chip(chip: Chip) -> dict[str, Any]:
     return {
         "memory_gib": chip.memory_gib,
         "bandwidth_tb_s": chip.bw_peak_tbs,
@@ -88,13 +105,20 @@ def _chip(path: Path) -> dict[str, Any]:
     }
 
 
-def _fabric(path: Path) -> dict[str, Any]:
-    fabric = hardware.load_fabric(path)
+def _fabric(fabric: Fabric) -> dict[str, Any]:
     return {"link_gb_s": fabric.inter_node_bw_gbps, "rdma": fabric.rdma}
 
 
-def _coefficients(path: Path) -> dict[str, Any]:
-    entries = coefficients.load(path).coefficients
+def _storage(tier: StorageTier) -> dict[str, Any]:
+    return {
+        "read_mb_s": tier.read_bandwidth_mb_s,
+        "write_mb_s": tier.write_bandwidth_mb_s,
+        "latency_us": tier.base_latency_us,
+    }
+
+
+def _coefficients(found: CoefficientSet) -> dict[str, Any]:
+    entries = found.coefficients
     return {"entries": len(entries), "methods": dict(sorted(Counter(entry.method for entry in entries).items()))}
 
 
@@ -131,23 +155,69 @@ def _fabric_cells(facts: dict[str, Any]) -> list[str]:
     return [f"{text.number(facts['link_gb_s'])} GB/s a GPU", "RDMA" if facts["rdma"] else ""]
 
 
+def _storage_cells(facts: dict[str, Any]) -> list[str]:
+    return [
+        f"reads {text.number(facts['read_mb_s'])} MB/s",
+        f"writes {text.number(facts['write_mb_s'])} MB/s",
+        f"from {text.number(facts['latency_us'])} us",
+    ]
+
+
 def _coefficient_cells(facts: dict[str, Any]) -> list[str]:
     methods = ", ".join(f"{number} {method}" for method, number in facts["methods"].items())
     return [text.plural(facts["entries"], "entry", "entries"), methods]
 
 
+def _catalog(folder: str) -> Callable[[Repos], Path]:
+    return lambda repos: repos.catalog_root() / folder
+
+
+def _tier(file: Path, name: str) -> StorageTier:
+    return next(tier for tier in storage.load(file) if tier.name == name)
+
+
 SECTIONS = {
-    "scenarios": Section(Repos.scenarios_root, documents.list_scenarios, _scenario, _scenario_cells),
-    "models": Section(
-        lambda repos: repos.catalog_root() / "models", documents.list_models, _model, _model_cells, "{}/graph.yaml"
+    "scenarios": Section(
+        Repos.scenarios_root,
+        documents.list_scenarios,
+        lambda root, name: documents.load_bundle(root / f"{name}.yaml"),
+        _scenario,
+        _scenario_cells,
     ),
-    "chips": Section(lambda repos: repos.catalog_root() / "hardware", documents.list_chips, _chip, _chip_cells),
-    "fabrics": Section(lambda repos: repos.catalog_root() / "networks", documents.list_fabrics, _fabric, _fabric_cells),
+    "models": Section(
+        _catalog("models"),
+        documents.list_models,
+        lambda root, name: load_model(root / name / "graph.yaml"),
+        _model,
+        _model_cells,
+        "model_graphs",
+    ),
+    "chips": Section(
+        _catalog("hardware"),
+        documents.list_chips,
+        lambda root, name: hardware.load_chip(root / f"{name}.yaml"),
+        _chip,
+        _chip_cells,
+        "chips",
+    ),
+    "fabrics": Section(
+        _catalog("networks"),
+        documents.list_fabrics,
+        lambda root, name: hardware.load_fabric(root / f"{name}.yaml"),
+        _fabric,
+        _fabric_cells,
+        "fabrics",
+    ),
+    "storage": Section(
+        _catalog("devices/storage.yaml"), documents.list_storage, _tier, _storage, _storage_cells, "storage_tiers"
+    ),
     "coefficients": Section(
         lambda repos: repos.registry_root() / "coefficients",
         documents.list_coefficient_sets,
+        lambda root, name: coefficients.load(root / f"{name}.yaml"),
         _coefficients,
         _coefficient_cells,
+        "coefficient_sets",
     ),
 }
 
@@ -180,20 +250,33 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _entries(section: Section, roots: Repos) -> list[dict[str, Any]]:
-    """Each document's name with its facts, or with its error."""
-    entries = []
-    for name in section.names(roots):
-        try:
-            entries.append({"name": name, **section.facts(section.root(roots) / section.pattern.format(name))})
-        except DocumentError as error:
-            entries.append({"name": name, "error": str(error)})
+    """Each document's name, the plug-in that brings it if one does, and its facts or its error."""
+    root = section.root(roots)
+    try:
+        files = section.names(roots)
+    except DocumentError as error:  # of the one file that holds all storage classes
+        return [{"name": root.name, "plugin": "", "error": str(error)}]
+    entries = [_entry(section, name, "", partial(section.load, root, name)) for name in files]
+    if section.kind:
+        registry = installed()
+        for name in registry.plugged_in(section.kind):
+            if name not in files:
+                origin = str(registry.find(section.kind, name).origin)
+                entries.append(_entry(section, name, origin, partial(registry.document, section.kind, name)))
     return entries
+
+
+def _entry(section: Section, name: str, origin: str, load: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"name": name, "plugin": origin, **section.facts(load())}
+    except PykernelError as error:
+        return {"name": name, "plugin": origin, "error": str(error)}
 
 
 def _lines(section: Section, entries: list[dict[str, Any]], roots: Repos, indent: str = "") -> list[str]:
     if not entries:
         return [f"{indent}none under {section.root(roots)}"]
-    rows = [[entry["name"], *section.cells(entry)] for entry in entries if "error" not in entry]
+    rows = [[entry["name"], *section.cells(entry), entry["plugin"]] for entry in entries if "error" not in entry]
     whole = iter(text.columns(rows, indent))
     return [_broken(entry, indent) if "error" in entry else next(whole) for entry in entries]
 

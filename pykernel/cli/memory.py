@@ -17,6 +17,7 @@ from pykernel.cli.options import add_roots, add_subject, count, open_subject, re
 from pykernel.documents import Chip, Inputs, Repos, hardware, list_chips
 from pykernel.errors import RefusedError
 from pykernel.interface import INT64_MAX, CostModel, KVCapacity
+from pykernel.registry import installed
 from pykernel.remedies import what_would_fit
 
 HELP = """\
@@ -120,8 +121,10 @@ def _remedies(inputs: Inputs, lengths: list[int], model: str, found: Repos) -> A
 
 
 def _chips(found: Repos) -> list[Chip]:
-    folder = found.catalog_root() / "hardware"
-    return [hardware.load_chip(folder / f"{name}.yaml") for name in list_chips(found)]
+    """The chips of the catalog, and those of plug-ins."""
+    folder, files, registry = found.catalog_root() / "hardware", list_chips(found), installed()
+    chips = [hardware.load_chip(folder / f"{name}.yaml") for name in files]
+    return chips + [registry.document("chips", name) for name in registry.plugged_in("chips") if name not in files]
 
 
 # ---- the report as text ----------------------------------------------------------------------------------------

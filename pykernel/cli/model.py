@@ -13,6 +13,7 @@ from pykernel.cli.options import add_roots, repos
 from pykernel.documents import ModelGraph, Repos, graph, list_models
 from pykernel.documents.fieldtypes import did_you_mean
 from pykernel.documents.repos import load_model
+from pykernel.registry import installed
 from pykernel.summary import CacheGroup, ModelSummary
 
 HELP = """\
@@ -45,7 +46,11 @@ def _opened(name: str, roots: Repos) -> tuple[ModelGraph, pykernel.ParameterInve
     if path.is_file() or (path / "config.json").is_file():
         return pykernel.derive(path), pykernel.parameter_inventory(path)
     known = list_models(roots)
+    if name not in known and installed().from_plugin("model_graphs", name):
+        plugged_in: ModelGraph = installed().document("model_graphs", name)
+        return plugged_in, None
     if name not in known:
+        known += installed().plugged_in("model_graphs")
         near = did_you_mean(name, known)
         raise UsageError(f"{name!r} is no file and no model of the catalog{near}; models: {', '.join(known)}")
     return load_model(roots.catalog_root() / "models" / name / "graph.yaml"), None

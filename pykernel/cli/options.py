@@ -71,7 +71,10 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="the path of a file, or the name of a scenario")
     group = parser.add_argument_group("in the place of a scenario")
     group.add_argument("--config", metavar="FILE", help="a HuggingFace config.json, or the folder that holds one")
-    group.add_argument("--chip", metavar="NAME", help="a chip of the catalog")
+    group.add_argument("--chip", metavar="NAME", help="a chip of the catalog or of a plug-in")
+    group.add_argument(
+        "--coefficients", metavar="SET", action="append", help="a coefficient set beside those of the registry"
+    )
     for width, meaning in _WIDTHS.items():
         group.add_argument(f"--{width}", metavar="N", type=count(1), help=f"{meaning} ranks")
     group.add_argument("--ep", action="store_true", help="divide the experts over the ranks")
@@ -86,7 +89,7 @@ def _of(kind: type) -> Callable[[str], object]:
 
 def check_subject(options: argparse.Namespace) -> None:
     """Raise `UsageError` unless the options name one thing to price, and nothing that goes with the other."""
-    given = [name for name in (*_WIDTHS, *_SETTINGS, "chip", "ep", "fabric") if getattr(options, name)]
+    given = [name for name in (*_WIDTHS, *_SETTINGS, "chip", "coefficients", "ep", "fabric") if getattr(options, name)]
     if options.config is None:
         if given:
             raise UsageError(f"--{given[0].replace('_', '-')} goes with --config; a scenario states it in its file")
@@ -95,7 +98,10 @@ def check_subject(options: argparse.Namespace) -> None:
     elif options.scenario is not None:
         raise UsageError(f"--config stands for a scenario; leave out {options.scenario!r}, or --config")
     elif not options.chip:
-        raise UsageError(f"--config needs a --chip; there are {', '.join(list_chips(repos(options)))}")
+        from pykernel.registry import installed
+
+        known = sorted({*list_chips(repos(options)), *installed().plugged_in("chips")})
+        raise UsageError(f"--config needs a --chip; there are {', '.join(known)}")
 
 
 def open_subject(options: argparse.Namespace, pool: int = 0) -> Inputs:
@@ -113,5 +119,6 @@ def open_subject(options: argparse.Namespace, pool: int = 0) -> Inputs:
         repos=repos(options),
         enable_expert_parallel=options.ep,
         fabric=options.fabric or "",
+        coefficients=options.coefficients or (),
         **{name: getattr(options, name) for name in (*_WIDTHS, *_SETTINGS) if getattr(options, name) is not None},
     )

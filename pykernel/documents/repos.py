@@ -159,6 +159,12 @@ def _of_plugins(kind: str, name: str) -> tuple[Callable[[], Any] | None, str]:
     return None, "".join(f"; {failure}" for failure in registry.failures)
 
 
+def _names_of_plugins(kind: str) -> list[str]:
+    from pykernel.registry import installed
+
+    return installed().plugged_in(kind)
+
+
 def load_model(path: PathText) -> ModelGraph:
     """The graph of a model directory's file; its name must be the directory's. Raises DocumentError."""
     model = graph.load(path)
@@ -298,6 +304,7 @@ class _Lookup:
         """What loads a name that has no file, from a plug-in; reports it where none has it."""
         load, remark = _of_plugins(kind, name)
         if load is None:
+            known = sorted({*known, *_names_of_plugins(kind)})
             near = did_you_mean(name, known)
             message = f"no {_WHAT[kind]} {shown(name)}{near}; looked in {path}; known: {_listing(known)}{remark}"
             self._add(reference, field, message)

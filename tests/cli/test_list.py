@@ -15,12 +15,13 @@ from pykernel import documents
 Command = Callable[..., Any]
 
 DATA = Path(pykernel.__file__).parent / "data"
-SECTIONS = ["scenarios", "models", "chips", "fabrics", "coefficients"]
+SECTIONS = ["scenarios", "models", "chips", "fabrics", "storage", "coefficients"]
 NAMES = {
     "scenarios": documents.list_scenarios,
     "models": documents.list_models,
     "chips": documents.list_chips,
     "fabrics": documents.list_fabrics,
+    "storage": documents.list_storage,
     "coefficients": documents.list_coefficient_sets,
 }
 
@@ -50,6 +51,7 @@ def test_lines_say_what_a_document_is(command: Command) -> None:
         "nemotron-3.5-lightning-nvfp4-b200-tp1 nemotron-3.5-light.. b200 tp 1",
         "h200 141 GiB 4.8 TB/s links 450 GB/s TFLOP/s 989.5 16-bit, 1,979 fp8",
         "ib-400g 50 GB/s a GPU RDMA",
+        "nvme_gen4 reads 7,000 MB/s writes 5,000 MB/s from 80 us",
         "cost-model-host-overheads 7 entries 7 assumed",
     ):
         assert said in listed
@@ -59,14 +61,15 @@ def test_json_has_facts_with_stable_keys(command: Command) -> None:
     found = command("list", "--json").json()
     assert list(found) == SECTIONS
     assert {name: list(entries[0]) for name, entries in found.items()} == {
-        "scenarios": ["name", "model", "chip", "fabric", "nodes", "engine_version", "pools"],
-        "models": ["name", "layers", "hidden_size", "weight_dtype", "attention", "experts", "top_k"],
+        "scenarios": ["name", "plugin", "model", "chip", "fabric", "nodes", "engine_version", "pools"],
+        "models": ["name", "plugin", "layers", "hidden_size", "weight_dtype", "attention", "experts", "top_k"],
         "chips": [
-            "name", "memory_gib", "bandwidth_tb_s", "tflops_16bit", "tflops_fp8", "tflops_nvfp4", "link_gb_s",
-            "sm_count",
+            "name", "plugin", "memory_gib", "bandwidth_tb_s", "tflops_16bit", "tflops_fp8", "tflops_nvfp4",
+            "link_gb_s", "sm_count",
         ],
-        "fabrics": ["name", "link_gb_s", "rdma"],
-        "coefficients": ["name", "entries", "methods"],
+        "fabrics": ["name", "plugin", "link_gb_s", "rdma"],
+        "storage": ["name", "plugin", "read_mb_s", "write_mb_s", "latency_us"],
+        "coefficients": ["name", "plugin", "entries", "methods"],
     }  # fmt: skip
     release = [entry for entry in found["coefficients"] if entry["name"].startswith("cost-model-")]
     assert sum(entry["entries"] for entry in release) == 1121
@@ -77,6 +80,7 @@ def test_broken_documents_are_listed_with_their_error(command: Command, tmp_path
     shutil.copytree(DATA / "catalog", tmp_path / "catalog")
     shutil.copytree(DATA / "scenarios", tmp_path / "scenarios")
     (tmp_path / "catalog/hardware/aaa.yaml").write_text("BwPeakTBs: fast\n", encoding="utf-8")
+    (tmp_path / "catalog/devices/storage.yaml").write_text("tape: {read_bandwidth_mb_s: 1}\n", encoding="utf-8")
     (tmp_path / "scenarios/deepseek-v3-h200-fp8-tp8.yaml").write_bytes(b"kind: \xff\n")
     (tmp_path / "catalog/models/other").mkdir()
     shutil.copy(tmp_path / "catalog/models/deepseek-v3/graph.yaml", tmp_path / "catalog/models/other")
@@ -86,11 +90,12 @@ def test_broken_documents_are_listed_with_their_error(command: Command, tmp_path
     assert "error: catalog/hardware/aaa.yaml:1: chip." in lines["aaa"] and "more)" in lines["aaa"]
     assert "error: scenarios/deepseek-v3-h200-fp8-tp8.yaml" in lines["deepseek-v3-h200-fp8-tp8"]
     assert "error: catalog/models/other/graph.yaml" in lines["other"]
+    assert "error: catalog/devices/storage.yaml:1: device:tape" in lines["storage.yaml"]
     assert "141 GiB" in lines["h200"] and "tp 4" in lines["deepseek-v3-b200-fp4-tp4"]
     entries = {
         entry["name"]: entry for entry in command("list", "chips", "--catalog", "catalog", "--json").json()["chips"]
     }
-    assert list(entries["aaa"]) == ["name", "error"] and "error" not in entries["h200"]
+    assert list(entries["aaa"]) == ["name", "plugin", "error"] and "error" not in entries["h200"]
 
 
 def test_empty_root_says_where_it_looked(command: Command, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 SANITIZE := build/sanitize
 PEERS := build/peers
+PLUGINS := build/plugins
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 CFLAGS_SHARED := $(shell cat csrc/cflags.txt)
 C_SOURCES := $(wildcard csrc/*.c)
@@ -20,7 +21,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 
 SCORE_ROWS ?= benchmarks/accuracy/measured.csv
 
-.PHONY: demo test slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
+.PHONY: demo test plugins slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
 .PHONY: prerequisites test-prerequisites rebuild clean
 
 demo: $(VENV)/created
@@ -30,6 +31,14 @@ demo: $(VENV)/created
 
 test: test-prerequisites $(VENV)/developed
 	$(VENV)/bin/pytest $(PARALLEL)
+	$(MAKE) plugins
+
+# Each distribution under plugins/, installed as its users get it and held to its own tests. They are put in a folder of
+# their own, since the other tests are to see none of them.
+plugins: $(VENV)/developed
+	rm -rf $(PLUGINS) plugins/*/build
+	$(VENV)/bin/$(PIP) --no-deps --no-build-isolation --target $(PLUGINS) $(dir $(wildcard plugins/*/pyproject.toml))
+	env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
 
 slow: $(VENV)/developed
 	$(VENV)/bin/pytest -m slow

@@ -18,8 +18,9 @@ typedef struct linear {
     double kv_bytes;      /* of one token, on one rank */
 } linear;
 
-/* NVIDIA H100 SXM datasheet: dense BF16 without sparsity, and HBM3. */
+/* NVIDIA H100 SXM datasheet: dense BF16 without sparsity, HBM3, and streaming multiprocessors. */
 static const double FLOPS = 989.4e12, BYTES_PER_SECOND = 3.35e12;
+static const int64_t SM_COUNT = 132;
 static const int64_t LAUNCH_NS = 100000; /* of a step; a round figure */
 
 /* ---- the step ------------------------------------------------------------------------------------------------ */
@@ -46,8 +47,9 @@ static pk_status step_time(const void *context, const pk_batch *batch, pk_estima
         tokens += (double)batch->scheduled[i];
         cached += (double)batch->scheduled[i] + (double)batch->computed[i];
     }
-    /* Two FLOP for each weight of 2 bytes and token, on all SMs: the model knows of no SM budget. */
+    /* Two FLOP for each weight of 2 bytes and token, on the SMs that the step is given. */
     double work = tokens * model->weight_bytes / FLOPS;
+    if (batch->sm_budget > 0 && batch->sm_budget < SM_COUNT) work *= (double)SM_COUNT / (double)batch->sm_budget;
     double read = tokens > 0 ? (model->weight_bytes + cached * model->kv_bytes) / BYTES_PER_SECOND : 0;
     pk_estimate result = PK_ESTIMATE_INIT;
     result.per_resource_ns[PK_SM] = ns(work);
@@ -183,13 +185,15 @@ static const char *const ORIGINS[3][4] = {
     {"hbm_bandwidth", "linear", "vendor_spec", "NVIDIA H100 SXM"},
     {"launch", "linear", "assumed", "100 us: a round figure"},
 };
+/* Our own, then those of the base, which still answers everything but the step. */
 static size_t origin_count(const void *context) {
-    (void)context;
-    return 3;
+    const linear *model = context;
+    return 3 + (model->base != NULL ? model->base->origin_count(model->base->context) : 0);
 }
 static pk_origin origin_at(const void *context, size_t index) {
-    (void)context;
+    const linear *model = context;
     pk_origin origin = {NULL, NULL, NULL, NULL};
+    if (index >= 3 && model->base != NULL) return model->base->origin_at(model->base->context, index - 3);
     if (index < 3) {
         origin.name = ORIGINS[index][0];
         origin.set = ORIGINS[index][1];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import pykernel
 from pykernel import Batch, BatchError, Kernel, Placement, PluginError, Request
 from pykernel.c_model import c_model_factory
+from pykernel.cli import main
 from pykernel.cli.embedding import CLIB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +82,27 @@ def test_it_takes_the_place_of_a_named_model(linear: Path) -> None:
     by_path = pykernel.new(inputs, model=str(linear))
     assert by_path.step_time(BATCH) == c_model_factory(linear)(inputs).step_time(BATCH)
     assert pickle.loads(pickle.dumps(by_path)).step_time(BATCH) == by_path.step_time(BATCH)
+
+
+def test_the_laws_are_tried_on_it_by_path(linear: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(linear), "--scenario", "qwen3-14b-h100-tp1", "--quiet"]) == 0
+    assert re.match(r"qwen3-14b-h100-tp1: 1\d\d passed, 0 broken, \d skipped\n", capsys.readouterr().out)
+
+
+def test_a_law_that_it_breaks_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "forgetful.c"
+    budget = "if (batch->sm_budget > 0 && batch->sm_budget < SM_COUNT)"
+    text = LINEAR.read_text(encoding="utf-8")
+    assert budget in text
+    source.write_text(text.replace(budget, "if (batch->sm_budget > SM_COUNT)"), encoding="utf-8")
+    laws = ["--law", "B5", "--law", "S1"]
+    library = str(shared(source, tmp_path))
+    assert main(["check", library, "--scenario", "qwen3-14b-h100-tp1", "--quiet", *laws]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("qwen3-14b-h100-tp1: 1 passed, 1 broken\n")
+    assert "broken B5" in printed
+    assert main(["check", str(tmp_path / "missing.so"), "--quiet"]) == 1
+    assert "missing.so cannot be loaded" in capsys.readouterr().err
 
 
 def test_its_refusal_of_a_batch_is_an_error_with_its_words(linear: Path) -> None:

@@ -164,57 +164,6 @@ def test_documents_are_copies_of_the_right_kind_and_name() -> None:
             found.document("storage_tiers", name)
 
 
-DOCUMENTS = (
-    HEAD
-    + """
-import pykernel
-from dataclasses import replace
-from pykernel.documents import CoefficientSet, StorageTier
-from pykernel.registry import build
-
-OWN = build({})
-
-def renamed(kind, old, **change):
-    return lambda: replace(OWN.document(kind, old), **change)
-
-@hookimpl
-def pykernel_chips(): return [DocumentEntry("mychip", renamed("chips", CHIP, name="mychip"))]
-@hookimpl
-def pykernel_fabrics(): return [DocumentEntry("myfabric", renamed("fabrics", FABRIC, name="myfabric"))]
-@hookimpl
-def pykernel_storage_tiers(): return [DocumentEntry("mytier", lambda: StorageTier("mytier", 1000.0, 1000.0, 5.0))]
-@hookimpl
-def pykernel_coefficient_sets(): return [DocumentEntry("myset", renamed("coefficient_sets", SET, name="myset"))]
-@hookimpl
-def pykernel_model_graphs(): return [DocumentEntry("mymodel", renamed("model_graphs", MODEL, name="mymodel"))]
-@hookimpl
-def pykernel_rules_packs(): return [DocumentEntry("9.9.9", renamed("rules_packs", "0.31.0", engine_version="9.9.9"))]
-"""
-)
-
-
-def documents_plugin() -> str:
-    inputs = pykernel.open_inputs(SCENARIO)
-    fabric = build({}).names("fabrics")[0]
-    names = {"CHIP": inputs.chip.name, "FABRIC": fabric, "SET": inputs.scenario.coefficients[0]}
-    head = "".join(f"{key} = {value!r}\n" for key, value in {**names, "MODEL": inputs.model.name}.items())
-    return head + DOCUMENTS
-
-
-def test_a_scenario_names_documents_of_plug_ins(install: Install) -> None:
-    install("docs-dist", "1", "docs", documents_plugin())
-    scenario, deployment = pykernel.load_bundle(pykernel.documents.find_scenario(SCENARIO))
-    scenario.model, scenario.cluster.hardware, scenario.cluster.fabric = "mymodel", "mychip", "myfabric"
-    scenario.cluster.storage, scenario.engine_version = ["mytier"], "9.9.9"
-    scenario.coefficients.append("myset")
-    inputs = pykernel.documents.repos.assemble(scenario, deployment)
-    assert (inputs.model.name, inputs.chip.name) == ("mymodel", "mychip")
-    assert inputs.fabric is not None and inputs.fabric.name == "myfabric"
-    assert inputs.storage[-1].name == "mytier"
-    assert inputs.coefficients[-1].name == "myset"
-    assert inputs.rules is not None and inputs.rules.engine_version == "9.9.9"
-
-
 def test_a_name_that_leads_nowhere_names_the_plug_ins_that_failed(install: Install) -> None:
     install("broken-dist", "0.1", "broken", "1/0")
     scenario, deployment = pykernel.load_bundle(pykernel.documents.find_scenario(SCENARIO))

@@ -32,7 +32,7 @@ MATMUL_TFLOPS = {"mi300x": 668.4, "mi325x": 784.9, "mi355x": 1565.0, "gaudi3": 1
 
 MATMUL_SOURCE = CoefficientSource(
     "publication",
-    "stas00/ml-engineering at 744d01e1, compute/accelerator/README.md, Maximum Achievable Matmul FLOPS comparison table",
+    "stas00/ml-engineering at 744d01e1, compute/accelerator/README.md, table of maximum achievable matmul FLOPS",
     "primary",
 )
 

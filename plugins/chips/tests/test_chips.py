@@ -1,4 +1,4 @@
-"""The chips: their fields against data sheets, the set that opens them, what is refused, and pykernel's laws on them."""
+"""The chips: fields against data sheets, the set that opens them, what is refused, and pykernel's laws on them."""
 
 from __future__ import annotations
 
@@ -183,12 +183,12 @@ def test_more_memory_bandwidth_makes_a_decode_faster() -> None:
 def test_without_the_set_no_model_opens_them(example: Inputs) -> None:
     bare = copy.deepcopy(example)
     bare.coefficients.pop()
-    with pytest.raises(RefusedError, match="no coefficient of .* applies to hardware mi300x"):
+    with pytest.raises(RefusedError, match=r"no coefficient of .* applies to hardware mi300x"):
         pykernel.new(bare)
 
 
 def test_what_nobody_measured_is_refused() -> None:
-    with pytest.raises(RefusedError, match="over 16 ranks .* on mi300x: it was not measured at that width"):
+    with pytest.raises(RefusedError, match=r"over 16 ranks .* on mi300x: it was not measured at that width"):
         pykernel.new(on("mi300x", "minimax-m2.5-h200-ep16"))
     with pytest.raises(RefusedError, match="calibrated has no coefficients for gaudi3"):
         pykernel.new(on("gaudi3"), model="calibrated")

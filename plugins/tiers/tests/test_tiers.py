@@ -1,4 +1,4 @@
-"""The tiers: that they load and are found, transfers worked out by hand, their order, and pykernel's laws of transfers."""
+"""The tiers: that they load and are found, transfers worked out by hand, their order, and the laws of transfers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ test: test-prerequisites $(VENV)/developed
 plugins: $(VENV)/developed
 	rm -rf $(PLUGINS) plugins/*/build
 	$(VENV)/bin/$(PIP) --no-deps --no-build-isolation --target $(PLUGINS) $(dir $(wildcard plugins/*/pyproject.toml))
-	env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
+	env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(CURDIR)/$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
 
 slow: $(VENV)/developed
 	$(VENV)/bin/pytest -m slow

@@ -88,6 +88,8 @@ def test_source_distribution_holds_what_tests_and_builds_need(sdist: Path) -> No
         held = {name.partition("/")[2] for name in archive.getnames()}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").rglob("*.[ch]")}
     assert sources <= held
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "plugins").glob("*/pyproject.toml")} <= held
+    assert not [name for name in held if name.startswith("plugins/") and ("/build/" in name or ".egg-info" in name)]
     assert {"csrc/cflags.txt", "csrc/binding/exports.map", "Makefile", "tests/conftest.py"} <= held
 
 

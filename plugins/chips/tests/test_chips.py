@@ -73,7 +73,7 @@ def test_fields_are_those_of_the_data_sheets(
 
 
 def test_they_are_found_by_name_and_replace_no_bundled_one() -> None:
-    assert installed().plugged_in("chips") == CHIPS
+    assert set(CHIPS) <= set(installed().plugged_in("chips"))
     assert installed().failures == []
     assert not set(CHIPS) & {*list_chips(), *build({}).names("chips")}
     fabric = installed().document("fabrics", "gaudi3-scale-out")

@@ -37,7 +37,7 @@ def test_every_document_has_a_source_and_is_valid(inputs: Inputs) -> None:
 
 
 def test_they_are_found_by_name_and_replace_no_bundled_one() -> None:
-    assert installed().plugged_in("storage_tiers") == NAMES
+    assert set(NAMES) <= set(installed().plugged_in("storage_tiers"))
     assert installed().failures == []
     assert not set(NAMES) & {*list_storage(), *build({}).names("storage_tiers")}
     tier = installed().document("storage_tiers", "cxl_gen5_x8")

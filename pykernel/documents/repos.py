@@ -141,7 +141,8 @@ def _rules(problem: Scenario) -> Rules:
         return rules(problem.engine_version)
     load = _of_plugins("rules_packs", problem.engine_version)[0]
     if load is None:
-        raise DocumentError([unknown_version(problem.engine_version, "error", None, problem)])
+        others = _names_of_plugins("rules_packs")
+        raise DocumentError([unknown_version(problem.engine_version, "error", None, problem, others)])
     pack: Rules = load()
     return pack
 

@@ -7,6 +7,7 @@ that a pack switches on by name are in `engine_rules.py`.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,9 +144,10 @@ def unknown_version(
     severity: str,
     directory: str | os.PathLike[str] | None = None,
     scenario: Scenario | None = None,
+    others: Iterable[str] = (),
 ) -> Problem:
-    """The problem of a release without a pack."""
-    known = versions(directory)
+    """The problem of a release without a pack; `others` are known beside the files."""
+    known = sorted({*versions(directory), *others})
     message = f"no rules pack for engine {shown(version)}{did_you_mean(str(version), known)}"
     message += f"; accepted, to the letter: {', '.join(known)}; no rule of the engine was applied"
     source = scenario.source if scenario is not None else None

@@ -84,6 +84,13 @@ def test_an_unknown_name_is_answered_with_theirs(
         pykernel.documents.repos.assemble(scenario, deployment)
 
 
+def test_an_unknown_release_is_answered_with_theirs(bundle: tuple[Scenario, Deployment]) -> None:
+    scenario, deployment = bundle
+    scenario.engine_version = "9.9.8"
+    with pytest.raises(DocumentError, match=r"accepted, to the letter: 0\.29\.0, .*9\.9\.9"):
+        pykernel.documents.repos.assemble(scenario, deployment)
+
+
 @pytest.mark.usefixtures("bundle")
 def test_a_config_is_priced_on_their_chip_with_their_coefficients(capsys: pytest.CaptureFixture[str]) -> None:
     inputs = pykernel.inputs_from_config(CONFIG, "mychip", coefficients=["myset"])

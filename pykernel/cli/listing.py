@@ -254,9 +254,9 @@ def _entries(section: Section, roots: Repos) -> list[dict[str, Any]]:
     root = section.root(roots)
     try:
         files = section.names(roots)
+        entries = [_entry(section, name, "", partial(section.load, root, name)) for name in files]
     except DocumentError as error:  # of the one file that holds all storage classes
-        return [{"name": root.name, "plugin": "", "error": str(error)}]
-    entries = [_entry(section, name, "", partial(section.load, root, name)) for name in files]
+        files, entries = [], [{"name": root.name, "plugin": "", "error": str(error)}]
     if section.kind:
         registry = installed()
         for name in registry.plugged_in(section.kind):

@@ -479,7 +479,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def decode_threshold(self) -> int:
-        """Most tokens that a request may schedule and be attended to as a decode: what `Batch.decode_threshold` takes."""
+        """Most tokens that a request may schedule and be attended to as a decode, for `Batch.decode_threshold`."""
 
     @abstractmethod
     def decode_context_parallel_width(self) -> int:

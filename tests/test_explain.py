@@ -26,7 +26,7 @@ from tests.laws_of_a_step.kernels import (
     kernel_of,
     prefill,
 )
-from tests.oracle.fixtures import without_latent_norm_bytes
+from tests.published.fixtures import without_latent_norm_bytes
 
 MIXED = Batch(
     [Request(1, 4_095, 1), Request(3, 5_000, 1), Request(0, 0, 0), Request(700, 0, 700), Request(512, 8_192, 512)],

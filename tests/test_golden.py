@@ -18,7 +18,7 @@ import pytest
 import pykernel
 from pykernel.documents import Speculative
 from pykernel.switches import NEWEST, REFERENCE
-from tests.oracle.fixtures import scenario, without_latent_norm_bytes
+from tests.published.fixtures import scenario, without_latent_norm_bytes
 
 GOLDEN = Path(__file__).resolve().parents[1] / "testdata" / "golden"
 SWITCHES = {"newest": NEWEST, "reference": REFERENCE}

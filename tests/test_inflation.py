@@ -20,7 +20,7 @@ from pykernel.flatten import Spec
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST
-from tests.oracle.fixtures import scenario
+from tests.published.fixtures import scenario
 
 FACTOR = 3.0
 LINKS = (lib.PK_TERM_COLLECTIVE, lib.PK_TERM_GATHER)

@@ -14,15 +14,15 @@ import pytest
 
 from pykernel.documents import Inputs, Node, Scope, Speculative
 from pykernel.errors import RefusedError
-from tests.oracle import NEWEST, REFERENCE, Batch, Oracle, Request, Settings, plan
-from tests.oracle.batch import split_prefill, walk, windowed_pairs4, zigzag
-from tests.oracle.coefficients import choose_width
-from tests.oracle.fixtures import scenario
-from tests.oracle.formats import WIDTHS
-from tests.oracle.graphs import Limits, capture_sizes, default_capture_sizes, limits_of
-from tests.oracle.laws import Ramp, context_chunk, decode_read, shard, touched_experts
-from tests.oracle.layer import context_collectives
-from tests.oracle.layout import (
+from pykernel_python_reference.oracle import NEWEST, REFERENCE, Batch, Oracle, Request, Settings, plan
+from pykernel_python_reference.oracle.batch import split_prefill, walk, windowed_pairs4, zigzag
+from pykernel_python_reference.oracle.coefficients import choose_width
+from tests.published.fixtures import scenario
+from pykernel_python_reference.oracle.formats import WIDTHS
+from pykernel_python_reference.oracle.graphs import Limits, capture_sizes, default_capture_sizes, limits_of
+from pykernel_python_reference.oracle.laws import Ramp, context_chunk, decode_read, shard, touched_experts
+from pykernel_python_reference.oracle.layer import context_collectives
+from pykernel_python_reference.oracle.layout import (
     DECODE_CONTEXT,
     EXPERT,
     PREFILL_CONTEXT,
@@ -32,8 +32,8 @@ from tests.oracle.layout import (
     ring_span,
     span,
 )
-from tests.oracle.plan import AttentionShape, gemm_shape
-from tests.oracle.vectors import (
+from pykernel_python_reference.oracle.plan import AttentionShape, gemm_shape
+from tests.published.vectors import (
     CAPTURES,
     DECODES,
     DEEPSEEK,

@@ -14,10 +14,11 @@ from dataclasses import replace
 import pytest
 
 from pykernel.documents import Inputs, Speculative, list_scenarios
-from tests.oracle import NEWEST, REFERENCE, Oracle, Price, Request, Settings, plan, random_batch
-from tests.oracle.fixtures import scenario, without_latent_norm_bytes
-from tests.oracle.formats import CacheFormat
-from tests.oracle.vectors import (
+from pykernel_python_reference.oracle import NEWEST, REFERENCE, Oracle, Price, Request, Settings, plan
+from tests.differential.batches import random_batch
+from tests.published.fixtures import scenario, without_latent_norm_bytes
+from pykernel_python_reference.oracle.formats import CacheFormat
+from tests.published.vectors import (
     DECODES,
     DEEPSEEK,
     NEWER,

@@ -14,7 +14,8 @@ import pykernel
 from pykernel.documents import Inputs
 from pykernel.errors import DocumentError, RefusedError
 from pykernel.switches import NEWEST, REFERENCE, LawSwitches
-from tests import oracle
+from pykernel_python_reference import oracle
+from tests.differential.batches import random_batch
 from tests.differential.deployments import draw
 
 SEED = int(os.environ.get("PYKERNEL_SEED", "20261"))
@@ -70,7 +71,7 @@ def agree(deployments: int, batches: int, seed: int) -> int:
             raise AssertionError((where, "the generator drew an invalid document", str(error))) from error
         assert judged is not None, (where, "only the oracle refuses")
         for _ in range(batches):
-            compare(kernel, judged, oracle.random_batch(rng, inputs), where)
+            compare(kernel, judged, random_batch(rng, inputs), where)
         priced += 1
     return refused
 

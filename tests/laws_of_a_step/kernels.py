@@ -16,8 +16,8 @@ import pytest
 from pykernel import Batch, Inputs, Kernel, Request, load_bundle
 from pykernel.documents import find_scenario, list_scenarios
 from pykernel.switches import NEWEST, REFERENCE, LawSwitches
-from tests.oracle.fixtures import scenario
-from tests.oracle.vectors import NEMOTRON, QWEN, V4
+from tests.published.fixtures import scenario
+from tests.published.vectors import NEMOTRON, QWEN, V4
 
 DEEPSEEK, GLM, EP16 = "deepseek-v3-h200-fp8-tp8", "glm-5-h200-tp8", "minimax-m2.5-h200-ep16"
 CONTEXT = 4_096

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from pykernel import Batch, BatchError, Kernel, Request
-from tests.oracle.fixtures import without_latent_norm_bytes
+from tests.published.fixtures import without_latent_norm_bytes
 
 from .kernels import (
     BY_SETTING,

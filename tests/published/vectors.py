@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .batch import Request
-from .settings import NEWEST, REFERENCE, Settings
+from pykernel_python_reference.oracle import NEWEST, REFERENCE, Request, Settings
 
 Vector = tuple[int, ...]
 

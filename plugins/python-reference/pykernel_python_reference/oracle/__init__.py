@@ -6,8 +6,8 @@ to be made twice to stay unseen. Each module transcribes one family of formulas;
 
 from __future__ import annotations
 
-from .batch import Batch, Request, random_batch
+from .batch import Batch, Request
 from .settings import NEWEST, REFERENCE, Settings
 from .step import Oracle, Price
 
-__all__ = ["NEWEST", "REFERENCE", "Batch", "Oracle", "Price", "Request", "Settings", "random_batch"]
+__all__ = ["NEWEST", "REFERENCE", "Batch", "Oracle", "Price", "Request", "Settings"]

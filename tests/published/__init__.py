@@ -1,0 +1,1 @@
+"""Published figures of steps, and the inputs that they belong to."""

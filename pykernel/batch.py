@@ -127,6 +127,13 @@ class Batch:
         """Rows added beside the requests' own."""
         return int(self.struct.pad_tokens)
 
+    def column(self, field: str) -> memoryview:
+        """One number of every request, such as `scheduled`: the batch's own memory, read-only 64-bit integers.
+
+        For cost models that look at many requests at once; `cached_tokens` is there only where it was given.
+        """
+        return self._views[_FIELDS.index(field)].toreadonly() if self._views else memoryview(array("q"))
+
     def tokens(self) -> int:
         """Tokens scheduled, over all requests."""
         return sum(int(value) for value in self._arrays[0])

@@ -339,3 +339,14 @@ def test_a_copy_has_everything_and_shares_nothing(travel: Callable[[Batch], Batc
 def test_a_batch_can_be_walked_twice_at_once() -> None:
     batch = Batch.from_arrays(*arrays())
     assert [(a, b) for a, b in itertools.product(batch, batch)] == list(itertools.product(list(batch), list(batch)))
+
+
+@pytest.mark.parametrize("cached", [None, [0, 0]])
+def test_a_column_is_the_batchs_own_memory(cached: list[int] | None) -> None:
+    computed = array("q", [7, 9])
+    batch = Batch.from_arrays([1, 2], computed, [8, 11], cached)
+    column = batch.column("computed")
+    computed[0] = 70
+    assert column.tolist() == [70, 9] and column.readonly
+    assert batch.column("scheduled").tolist() == [1, 2]
+    assert Batch().column("scheduled").tolist() == []

@@ -26,6 +26,10 @@ def kernel_of(name: str, row: Row) -> pykernel.CostModel:
         return Kernel(inputs, switches=NEWEST)
     if name == "roofline":
         return roofline_kernel(inputs)
+    if name == "interpolated":
+        from pykernel_interpolated.model import Interpolated  # a plug-in, of which the row's engine can be asked
+
+        return Interpolated(inputs, engine=row.backend)
     return pykernel.new(inputs, model=name)
 
 

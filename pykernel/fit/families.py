@@ -44,7 +44,8 @@ INDEX_WIDTH, INDEX_HEADS, INDEX_BYTES = 128, 32, 132
 class Target:
     """One law to fit: its set, the coefficients' prefix and suffix, its form, the part's peak, and its sample.
 
-    `peak` names the number format whose peak the law's arithmetic is measured against.
+    `peak` names the number format whose peak the law's arithmetic is measured against. A sample of fewer than `least`
+    launches is not fitted.
     """
 
     set: str
@@ -54,6 +55,7 @@ class Target:
     peak: str
     sample: Callable[[Tables, str], Sample | None]
     group: str = ""
+    least: int = 60
 
     @property
     def name(self) -> str:
@@ -96,37 +98,28 @@ def targets() -> Iterator[Target]:
         yield Target(set_, "latent_prefill", suffix, PREFILL, "bf16", _latent_prefill(word), "latent prefill")
     yield Target("calibrated-attention", "sparse", "fp8", DECODE, "bf16", _sparse, "sparse latent")
     yield Target("calibrated-attention", "indexer", "fp8", DECODE, "fp8", _indexer, "indexer")
-    for suffix, peak, words in (
-        ("bf16", "bf16", ("bfloat16",)),
-        ("fp8", "fp8", ("fp8",)),
-        ("fp8_block", "fp8_block", ("fp8_block",)),
-        ("nvfp4", "nvfp4", ("nvfp4",)),
-        ("mxfp4", "mxfp4", ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4")),
-        ("int4", "int4", ("int4_wo",)),
-    ):
-        yield Target("calibrated-experts", "experts", suffix, EXPERTS, peak, _experts(words, suffix), "experts")
+    for suffix in EXPERT_FORMATS:
+        sample = expert_sampler(suffix, "balanced")
+        yield Target("calibrated-experts", "experts", suffix, EXPERTS, suffix, sample, "experts")
     for operation in ("all_reduce", "all_gather", "reduce_scatter", "alltoall"):
-        yield Target(
-            "calibrated-collectives", operation, "nccl", COLLECTIVE, "bf16", _nccl(operation), f"NCCL {operation}"
-        )
-    yield Target("calibrated-collectives", "all_reduce", "graph", COLLECTIVE, "bf16", _custom("graph"), "all-reduce")
-    yield Target(
-        "calibrated-collectives", "all_reduce", "eager", COLLECTIVE, "bf16", _custom("eager"), "all-reduce eager"
-    )
+        nccl = _nccl(operation)
+        yield Target("calibrated-collectives", operation, "nccl", COLLECTIVE, "bf16", nccl, f"NCCL {operation}", 20)
+    for mode, group in (("graph", "all-reduce"), ("eager", "all-reduce eager")):
+        yield Target("calibrated-collectives", "all_reduce", mode, COLLECTIVE, "bf16", _custom(mode), group, 20)
     for kind, family in (("gdn", "linear_attention"), ("kda", "kda")):
         for phase, word in (("decode", "generation"), ("prefill", "context")):
             sample = _recurrent(family, kind, word)
             yield Target(
-                "calibrated-recurrent", f"{kind}_{phase}", "bf16", RECURRENT, "bf16", sample, f"{kind} {phase}"
+                "calibrated-recurrent", f"{kind}_{phase}", "bf16", RECURRENT, "bf16", sample, f"{kind} {phase}", 30
             )
 
 
 # ---- one sample a family ---------------------------------------------------------------------------------------
 
 
-def _sample(columns: Columns, table: Table, source: str, least: int = 60) -> Sample | None:
+def _sample(columns: Columns, table: Table, source: str) -> Sample | None:
     seconds = table["latency"].astype(float) * 1e-3
-    if len(seconds) < least:
+    if not len(seconds):
         return None
     return Sample(
         {name: np.broadcast_to(np.asarray(c, float), seconds.shape) for name, c in columns.items()}, seconds, source
@@ -145,7 +138,8 @@ def _load(
     path = tables.latest(part, family, engine, operation, before)
     if path is None:
         return None
-    return dominant_kernel(select(read(path), **wanted)), tables.cite(path)
+    table = select(read(path), **wanted)
+    return table if tables.every_kernel else dominant_kernel(table), tables.cite(path)
 
 
 def _floats(table: Table, *names: str) -> list[Array]:
@@ -314,10 +308,23 @@ def _joined(first: Table, second: Table, keys: tuple[str, ...]) -> Table:
     return joined
 
 
-def _experts(words: tuple[str, ...], suffix: str) -> Callable[[Tables, str], Sample | None]:
+EXPERT_FORMATS = {
+    "bf16": ("bfloat16",),
+    "fp8": ("fp8",),
+    "fp8_block": ("fp8_block",),
+    "nvfp4": ("nvfp4",),
+    "mxfp4": ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4"),
+    "int4": ("int4_wo",),
+}
+"""What the tables call each format, best first."""
+
+
+def expert_sampler(suffix: str, distribution: str) -> Callable[[Tables, str], Sample | None]:
+    """The sample of experts of a format under a distribution of the routing, with the shape of each row beside."""
+
     def sample(tables: Tables, part: str) -> Sample | None:
-        for word in words:
-            loaded = _load(tables, part, "moe", "vllm", "moe", moe_dtype=word, distribution="balanced")
+        for word in EXPERT_FORMATS[suffix]:
+            loaded = _load(tables, part, "moe", "vllm", "moe", moe_dtype=word, distribution=distribution)
             if loaded is not None and len(loaded[0]["latency"]):
                 break
         if loaded is None:
@@ -326,9 +333,9 @@ def _experts(words: tuple[str, ...], suffix: str) -> Callable[[Tables, str], Sam
         tokens, hidden, width, top_k, experts, tp, ep = _floats(
             table, "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"
         )
-        return _sample(
-            expert_columns(tokens, hidden, width / tp, top_k, experts, ep, WEIGHT_BYTES[suffix]), table, source
-        )
+        columns = expert_columns(tokens, hidden, width / tp, top_k, experts, ep, WEIGHT_BYTES[suffix])
+        shape = {"hidden": hidden, "top_k": top_k, "experts": experts, "ranks": ep}
+        return _sample({**columns, **shape}, table, source)
 
     return sample
 
@@ -362,7 +369,7 @@ def _collective_columns(operation: str, table: Table) -> Columns:
 def _nccl(operation: str) -> Callable[[Tables, str], Sample | None]:
     def sample(tables: Tables, part: str) -> Sample | None:
         loaded = _load(tables, part, "comm", "nccl", "nccl", op_name=operation, nccl_dtype="half")
-        return None if loaded is None else _sample(_collective_columns(operation, loaded[0]), *loaded, least=20)
+        return None if loaded is None else _sample(_collective_columns(operation, loaded[0]), *loaded)
 
     return sample
 
@@ -371,7 +378,7 @@ def _custom(mode: str) -> Callable[[Tables, str], Sample | None]:
     def sample(tables: Tables, part: str) -> Sample | None:
         # The tables of 0.27 mix in a kernel for groups across nodes.
         loaded = _load(tables, part, "comm", "vllm", "custom_allreduce", (0, 25), backend=f"vllm_{mode}")
-        return None if loaded is None else _sample(_collective_columns("all_reduce", loaded[0]), *loaded, least=20)
+        return None if loaded is None else _sample(_collective_columns("all_reduce", loaded[0]), *loaded)
 
     return sample
 
@@ -402,6 +409,6 @@ def _recurrent(family: str, operation: str, phase: str) -> Callable[[Tables, str
             "token_bytes": 2 * requests * length * (heads * v + 2 * key_heads * k),
             "flops": 8 * requests * length * heads * k * v,
         }
-        return _sample(columns, table, tables.cite(path), least=30)
+        return _sample(columns, table, tables.cite(path))
 
     return sample

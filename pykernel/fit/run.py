@@ -55,7 +55,7 @@ def _fitted(tables: Tables, jobs: list[tuple[Target, str]], progress: Callable[[
         chip = chip_of(folder)
         part = target.part(chip)
         sample = target.sample(tables, folder) if part.peak_flops > 0 else None
-        if sample is None:
+        if sample is None or len(sample) < target.least:
             progress(f"[{number}/{len(jobs)}] {target.name} {chip.name}: no table")
             continue
         found = fit(f"{target.name} {chip.name}", target.form, sample, part)

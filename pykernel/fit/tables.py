@@ -1,12 +1,13 @@
 """Where measured per-operation tables are, and reading them.
 
 The layout is that of `systems/data` in aiconfigurator-core (Apache-2.0):
-<part>/<family>/<engine>/<version>/<operation>_perf.parquet, one row a measured launch, `latency` in
+<part>/<family>/<engine>/<version>/<operation>_perf.parquet or .csv, one row a measured launch, `latency` in
 milliseconds. Nothing here knows what a column means.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -36,19 +37,26 @@ PARTS = {
 }
 """Folders of the tables and the parts of the catalog that they measure."""
 
+SUFFIXES = (".parquet", ".csv")
+
 Table = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A directory of tables; `label` is how a source cites it."""
+    """A directory of tables; `label` is how a source cites it.
+
+    every_kernel : whether samples keep the rows of all kernels. A law is fitted to one kernel at a time.
+    """
 
     root: Path
     label: str
+    every_kernel: bool = False
 
     def latest(self, part: str, family: str, engine: str, operation: str, before: tuple[int, ...] = ()) -> Path | None:
         """The table of the newest engine version, below `before` where it is given, that has this operation."""
-        found = list(self.root.glob(f"{part}/{family}/{engine}/*/{operation}_perf.parquet"))
+        found = list(self.root.glob(f"{part}/{family}/{engine}/*/{operation}_perf.*"))
+        found = sorted(path for path in found if path.suffix in SUFFIXES)
         if before:
             found = [path for path in found if _version(path.parent.name) < before]
         return max(found, key=lambda path: _version(path.parent.name), default=None)
@@ -61,9 +69,9 @@ def find_tables(stated: str | None) -> Tables:
     """The tables at a stated path, else those of the installed package. Raises `ArgumentError` when there are none."""
     if stated:
         root = Path(stated)
-        if not any(root.glob("*/*/*/*/*.parquet")):
+        if not any(path.suffix in SUFFIXES for path in root.glob("*/*/*/*/*_perf.*")):
             raise ArgumentError(
-                f"{root}: no tables found; expected <part>/<family>/<engine>/<version>/<operation>_perf.parquet"
+                f"{root}: no tables found; expected <part>/<family>/<engine>/<version>/<operation>_perf.parquet or .csv"
             )
         return Tables(root, root.name)
     spec = importlib.util.find_spec(PACKAGE)
@@ -79,10 +87,27 @@ def find_tables(stated: str | None) -> Tables:
 
 
 def read(path: Path) -> Table:
+    if path.suffix == ".csv":
+        return _read_csv(path)
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(path)
     return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def _read_csv(path: Path) -> Table:
+    """Columns of numbers where every entry is one, else of text."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ("latency",))}
+    return {name: _numbers(values) for name, values in columns.items()}
+
+
+def _numbers(values: list[str]) -> npt.NDArray[Any]:
+    try:
+        return np.array([float(value) for value in values])
+    except ValueError:
+        return np.array(values, dtype=object)
 
 
 def select(table: Table, **wanted: str) -> Table:

@@ -9,13 +9,12 @@ from typing import Any
 from pykernel._native import ffi
 from pykernel.documents import Chip, Inputs
 from pykernel.flatten import Spec
-from pykernel.measured.engine_way import engine_inputs, engine_plan, own_all_reduce
+from pykernel.measured.engine_way import own_all_reduce
 from pykernel.measured.formats import STORED_BYTES
 from pykernel.measured.laws import HostConstants, Law, MeasuredLaws, host_constants, measured_laws
-from pykernel.measured.plan import Matrix, MeasuredLayer, MeasuredPlan, make_measured_plan
-from pykernel.plan import LayerPlan, Plan, make_plan
-from pykernel.resolve import Resolved, resolve
-from pykernel.resolve.engine import capture_sizes, data_center_blackwell
+from pykernel.measured.operations import Operations, operations_of
+from pykernel.measured.plan import Matrix, MeasuredLayer
+from pykernel.plan import LayerPlan
 from pykernel.resolve.record import Record
 from pykernel.switches import LawSwitches
 
@@ -56,14 +55,10 @@ _RENAMED = {"compute_efficiency": "compute", "memory_efficiency": "memory"}
 
 def measured_spec(inputs: Inputs, switches: LawSwitches, names: Mapping[str, str]) -> Spec:
     """The spec of a deployment with measured laws; `names` are notes to travel with it."""
-    inputs = engine_inputs(inputs)
-    resolved = resolve(inputs)
-    assert inputs.model is not None and inputs.chip is not None
-    record = Record()
-    laws, host = measured_laws(inputs.chip, record), host_constants(switches.engine)
-    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.model.global_.hidden_size)
-    measured = make_measured_plan(inputs.model, plan, resolved)
-    return MeasuredSpec(plan, measured, resolved, switches, inputs.chip, laws, host, names)
+    operations = operations_of(inputs, switches)
+    assert inputs.chip is not None
+    laws, host = measured_laws(inputs.chip, Record()), host_constants(switches.engine)
+    return MeasuredSpec(operations, switches, inputs.chip, laws, host, names)
 
 
 class MeasuredSpec(Spec):
@@ -71,16 +66,15 @@ class MeasuredSpec(Spec):
 
     def __init__(
         self,
-        plan: Plan,
-        measured: MeasuredPlan,
-        resolved: Resolved,
+        operations: Operations,
         switches: LawSwitches,
         chip: Chip,
         laws: MeasuredLaws,
         host: HostConstants,
         names: Mapping[str, str],
     ) -> None:
-        self._resolved = resolved
+        plan, measured, resolved = operations.plan, operations.measured, operations.resolved
+        self._resolved, self._capture_sizes = resolved, operations.capture_sizes
         self._chip, self._found, self._host_constants = chip, laws, host
         self._law_rows: dict[str, list[dict[str, Any]]] = {
             name: [] for name in ("matrix_laws", "stream_laws", "tile_laws", "expert_laws", "link_laws", "mixer_laws")
@@ -220,7 +214,7 @@ class MeasuredSpec(Spec):
 
     def _assemble(self, head: int, gather: int) -> dict[str, Any]:
         rows: dict[str, list[Any]] = {**self._parts, **self._law_rows, "matrices": self._matrix_rows}
-        rows["capture_sizes"] = [{"tokens": size} for size in self._capture_sizes()]
+        rows["capture_sizes"] = [{"tokens": size} for size in self._capture_sizes]
         arrays, counts = {}, {}
         for name, own in rows.items():
             kind, count = _ARRAYS[name]
@@ -236,20 +230,6 @@ class MeasuredSpec(Spec):
             "bytes_per_second": self._chip.bw_peak_tbs * 1e12,
             "host": self._measured_host(),
         }
-
-    def _capture_sizes(self) -> list[int]:
-        resolved = self._resolved
-        settings, engine = resolved.settings, resolved.pool.engine
-        if not settings.graphs.capture_tokens:
-            return []
-        return capture_sizes(
-            settings.max_num_seqs,
-            settings.max_num_batched_tokens,
-            settings.graphs.uniform_width,
-            1024 if data_center_blackwell(self._chip) else 512,
-            stated=tuple(engine.cudagraph_capture_sizes),
-            stated_maximum=engine.max_cudagraph_capture_size,
-        )
 
     def _measured_host(self) -> dict[str, float]:
         values = self._host_constants.values

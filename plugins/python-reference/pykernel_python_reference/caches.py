@@ -257,8 +257,7 @@ def _block(oracle: Oracle) -> int:
     if stated:
         return stated
     block = _backend_block(oracle)
-    shapes = [node for node in _primaries(oracle)]
-    mixers = _mixers(oracle)
+    shapes, mixers = _primaries(oracle), _mixers(oracle)
     if not mixers or not shapes or _mode(oracle) == "all":
         return block
     page = max(_state_page(oracle, node) for node in mixers)

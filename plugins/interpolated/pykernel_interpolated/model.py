@@ -1,0 +1,207 @@
+"""`Interpolated`: prices a step from measured launches, and leaves everything but the step to the blis kernel.
+
+The operations of a step are those that pykernel's `calibrated` model prices; only the time of each is found otherwise,
+on curves through the measured points. Curves are made when the model is, a step only looks them up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from pykernel.batch import Batch
+from pykernel.documents import Inputs, Pool
+from pykernel.interface import (
+    INT64_MAX,
+    RESOURCES,
+    CoefficientOrigin,
+    CostModel,
+    KVCapacity,
+    MemoryBreakdown,
+    Placement,
+    Resolution,
+    StepEstimate,
+    TransferDemand,
+)
+from pykernel.kernel import Kernel
+from pykernel.measured.laws import host_constants
+from pykernel.measured.operations import operations_of
+from pykernel.switches import LawSwitches
+from pykernel_interpolated.building import Builder
+from pykernel_interpolated.layers import Spent
+from pykernel_interpolated.tables import tables_at
+from pykernel_interpolated.work import Work, columns_of, work_of
+
+SWITCHES = LawSwitches(embedding_width="sixteen_bit", engine_weights=True)
+"""What the engine holds, as `calibrated` has it."""
+
+
+class Interpolated(CostModel):
+    """Prices one pool of one deployment from measured tables.
+
+    Parameters
+    ----------
+    tables : directory of the tables; by default that of the environment, else the installed package's.
+    engine : whose serving constants are used for the host, `vllm`, `trtllm` or `sglang`.
+
+    Raises `RefusedError` where there are no tables, or none near enough to what the deployment runs.
+    """
+
+    lacks = frozenset({"blis", "monotone"})
+
+    def __init__(self, inputs: Inputs, *, tables: str | None = None, engine: str = "vllm") -> None:
+        self._kernel = Kernel(inputs, switches=SWITCHES)
+        operations = operations_of(inputs, SWITCHES)
+        builder = Builder(operations, inputs.chip, tables_at(tables))
+        self._stack, self._draft = builder.layers()
+        self._head = builder.head()
+        self._drafts = operations.plan.draft_passes
+        self._prefill_ranks = operations.resolved.layout.pcp
+        self._sms = inputs.chip.sm_count
+        self._graphs, self._sizes = operations.resolved.settings.graphs, operations.capture_sizes
+        host = host_constants(engine)
+        self._host, self._depth = host.values, operations.plan.depth
+        self._prepared = operations.resolved.resolution.async_scheduling
+        self._origins = (*builder.origins, *host.origins)
+
+    # ---- the step ----------------------------------------------------------------------------------------------
+
+    def step_time(self, batch: Batch) -> StepEstimate:
+        estimate = StepEstimate()
+        self.step_time_into(batch, estimate)
+        return estimate
+
+    def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
+        batch.validate()
+        scheduled, computed = columns_of(batch)
+        work = work_of(scheduled, computed, batch.decode_threshold, max(batch.pad_tokens, 0), self._prefill_ranks)
+        slower = self._sms / batch.sm_budget if 0 < batch.sm_budget < self._sms else 1.0
+        total, overlap = dict.fromkeys(RESOURCES, 0.0), 0.0
+        for spent, count in self._spent(work, len(batch) > 0 and bool((scheduled == self._graphs.uniform_width).all())):
+            sm = spent.sm * slower + spent.link_sm
+            for name, seconds in (("sm", sm), ("hbm", spent.hbm), ("nvlink", spent.nvlink), ("nic", spent.nic)):
+                total[name] += seconds * count
+            # Kernels of one rank run one after another, so that only links work beside them.
+            overlap += max(sm + spent.hbm, spent.nvlink, spent.nic) * count
+        total["host"] = self._host_seconds(work)
+        ns = [min(int(total[name] * 1e9), INT64_MAX // 8) for name in RESOURCES]
+        longest, host = max(ns), ns[RESOURCES.index("host")]
+        bound = min(max(int(overlap * 1e9) + host, longest), sum(ns))
+        estimate.fill(bound, sum(ns), RESOURCES[ns.index(longest)], ns)
+
+    def _spent(self, work: Work, uniform: bool) -> list[tuple[Spent, int]]:
+        """What each kind of layer of each pass spends, and how often."""
+        if not work.rows + work.pad_rows:
+            return []
+        rows = self._rows(work, uniform)
+        spent = [(layer.spend(work, rows, self._prefill_ranks), layer.count) for layer in self._stack]
+        spent += self._headed(work.sampled_rows)
+        for number in range(self._drafts):
+            drafting = work if number == 0 else _next(work, number - 1)
+            rows = self._rows(drafting, number > 0 or uniform)
+            spent += [(layer.spend(drafting, rows, self._prefill_ranks), layer.count) for layer in self._draft]
+            spent += self._headed(work.decodes + work.prefills)
+        return spent
+
+    def _headed(self, rows: int) -> list[tuple[Spent, int]]:
+        return [(self._head.spend(_NO_WORK, rows, 1), 1)] if rows else []
+
+    def _rows(self, work: Work, uniform: bool) -> int:
+        """Rows that the dense kernels run: a graph runs the smallest captured size that holds the tokens."""
+        rows = work.rows + work.pad_rows
+        mode = self._graphs.uniform if uniform else self._graphs.other
+        if mode == "NONE" or not self._sizes or rows > self._sizes[-1]:
+            return rows
+        return self._sizes[bisect_left(self._sizes, rows)]
+
+    def _host_seconds(self, work: Work) -> float:
+        host = self._host
+        spent = host["layer"] * self._depth
+        if not self._prepared:
+            spent += host["unprepared_step"] + host["unprepared_request"] * (work.decodes + work.prefills)
+        if work.prefills:
+            spent += host["prompt_step"] + host["prompt_token"] * work.prefill_rows
+        return spent * 1e-6
+
+    # ---- everything else is the blis kernel's ------------------------------------------------------------------
+
+    def fixed_bytes(self) -> MemoryBreakdown:
+        return self._kernel.fixed_bytes()
+
+    def pre_snapshot_bytes(self) -> int:
+        return self._kernel.pre_snapshot_bytes()
+
+    def sequence_variable_bytes(self, tokens: int) -> int:
+        return self._kernel.sequence_variable_bytes(tokens)
+
+    def sequence_fixed_bytes(self) -> int:
+        return self._kernel.sequence_fixed_bytes()
+
+    def sequence_admission_bytes(self) -> int:
+        return self._kernel.sequence_admission_bytes()
+
+    def sequence_bounded_bytes(self, in_flight: int) -> int:
+        return self._kernel.sequence_bounded_bytes(in_flight)
+
+    def sequence_bounded_bytes_at(self, computed: int, in_flight: int) -> int:
+        return self._kernel.sequence_bounded_bytes_at(computed, in_flight)
+
+    def max_tokens_for(self, bytes: int) -> int:
+        return self._kernel.max_tokens_for(bytes)
+
+    def kv_capacity(self, **settings: Any) -> KVCapacity:
+        return self._kernel.kv_capacity(**settings)
+
+    def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
+        return self._kernel.tier_time_ns(tier, direction, bytes, queue_depth)
+
+    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
+        return self._kernel.pd_transfer_demand(tokens, source, target)
+
+    def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
+        return self._kernel.pd_transfer_time_ns(tokens, source, target)
+
+    def admission_overhead_ns(self, prompt_tokens: int) -> int:
+        return self._kernel.admission_overhead_ns(prompt_tokens)
+
+    def output_token_overhead_ns(self) -> int:
+        return self._kernel.output_token_overhead_ns()
+
+    def completion_overhead_ns(self) -> int:
+        return self._kernel.completion_overhead_ns()
+
+    def provenance(self) -> tuple[CoefficientOrigin, ...]:
+        return (*self._kernel.provenance(), *self._origins)
+
+    def resolved(self) -> Resolution:
+        return self._kernel.resolved()
+
+    def deployment(self) -> Pool:
+        return self._kernel.deployment()
+
+    def capture_tokens(self) -> int:
+        return self._kernel.capture_tokens()
+
+    def graph_modes(self) -> tuple[str, str]:
+        return self._kernel.graph_modes()
+
+    def decode_threshold(self) -> int:
+        return self._kernel.decode_threshold()
+
+    def decode_context_parallel_width(self) -> int:
+        return self._kernel.decode_context_parallel_width()
+
+    def prefill_context_parallel_width(self) -> int:
+        return self._kernel.prefill_context_parallel_width()
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+_NO_WORK = Work(0, 0, 0, 0, _NONE, _NONE, _NONE)
+
+
+def _next(target: Work, tokens: int) -> Work:
+    """A later pass of the draft module: one token of each request, `tokens` after the target's."""
+    contexts = np.concatenate((target.contexts, target.new + target.done)) + tokens
+    return Work(len(contexts), 0, len(contexts), 0, contexts, _NONE, _NONE)

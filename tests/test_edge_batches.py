@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import cache, partial
 
 import pytest
+from pykernel_python_reference import oracle
+from pykernel_python_reference.oracle import Oracle
 
 from pykernel import Batch, BatchError, Inputs, Kernel, Request, StepEstimate
 from pykernel._native import ffi, lib
-from pykernel_python_reference import oracle
 from tests.laws_of_a_step.kernels import DEEPSEEK, EVERY_KIND, GLM, decodes, kernel_of, loaded, widened
-from pykernel_python_reference.oracle import Oracle
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 TEN_MILLION = 10_000_000

@@ -11,13 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-
-from pykernel.documents import Inputs, Node, Scope, Speculative
-from pykernel.errors import RefusedError
 from pykernel_python_reference.oracle import NEWEST, REFERENCE, Batch, Oracle, Request, Settings, plan
 from pykernel_python_reference.oracle.batch import split_prefill, walk, windowed_pairs4, zigzag
 from pykernel_python_reference.oracle.coefficients import choose_width
-from tests.published.fixtures import scenario
 from pykernel_python_reference.oracle.formats import WIDTHS
 from pykernel_python_reference.oracle.graphs import Limits, capture_sizes, default_capture_sizes, limits_of
 from pykernel_python_reference.oracle.laws import Ramp, context_chunk, decode_read, shard, touched_experts
@@ -33,6 +29,10 @@ from pykernel_python_reference.oracle.layout import (
     span,
 )
 from pykernel_python_reference.oracle.plan import AttentionShape, gemm_shape
+
+from pykernel.documents import Inputs, Node, Scope, Speculative
+from pykernel.errors import RefusedError
+from tests.published.fixtures import scenario
 from tests.published.vectors import (
     CAPTURES,
     DECODES,

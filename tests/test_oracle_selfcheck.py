@@ -12,12 +12,12 @@ import random
 from dataclasses import replace
 
 import pytest
+from pykernel_python_reference.oracle import NEWEST, REFERENCE, Oracle, Price, Request, Settings, plan
+from pykernel_python_reference.oracle.formats import CacheFormat
 
 from pykernel.documents import Inputs, Speculative, list_scenarios
-from pykernel_python_reference.oracle import NEWEST, REFERENCE, Oracle, Price, Request, Settings, plan
 from tests.differential.batches import random_batch
 from tests.published.fixtures import scenario, without_latent_norm_bytes
-from pykernel_python_reference.oracle.formats import CacheFormat
 from tests.published.vectors import (
     DECODES,
     DEEPSEEK,

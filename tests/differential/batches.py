@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from pykernel.documents import Inputs
 from pykernel_python_reference.oracle import Batch, Request
 from pykernel_python_reference.oracle.batch import Scheduled
+
+from pykernel.documents import Inputs
 
 
 def random_batch(rng: random.Random, inputs: Inputs) -> Batch:

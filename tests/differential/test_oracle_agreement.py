@@ -9,12 +9,12 @@ import os
 import random
 
 import pytest
+from pykernel_python_reference import oracle
 
 import pykernel
 from pykernel.documents import Inputs
 from pykernel.errors import DocumentError, RefusedError
 from pykernel.switches import NEWEST, REFERENCE, LawSwitches
-from pykernel_python_reference import oracle
 from tests.differential.batches import random_batch
 from tests.differential.deployments import draw
 

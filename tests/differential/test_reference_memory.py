@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import random
 
+from pykernel_python_reference.model import PythonReference
+
 import pykernel
 from pykernel.errors import RefusedError
 from pykernel.interface import CostModel
-from pykernel_python_reference.model import PythonReference
 from tests.differential.deployments import draw
 
 SEED = int(os.environ.get("PYKERNEL_SEED", "20261"))

@@ -38,6 +38,7 @@ test: test-prerequisites $(VENV)/developed
 plugins: $(VENV)/developed
 	rm -rf $(PLUGINS) plugins/*/build
 	$(VENV)/bin/$(PIP) --no-deps --no-build-isolation --target $(PLUGINS) $(dir $(wildcard plugins/*/pyproject.toml))
+	rm -rf plugins/*/*.egg-info # which would make a plug-in of the oracle's folder, where the other tests find it
 	env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(CURDIR)/$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
 
 slow: $(VENV)/developed

@@ -23,6 +23,7 @@ ENTRY = "copied"
 
 USES = {
     "chips": ["price", "chips/example.yaml", "--decode", "8x1024"],
+    "python-reference": ["price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "python-reference"],
     "roofline": ["price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "roofline"],
     "tiers": ["price", "tiers/example.yaml", "--decode", "8x1024"],
 }

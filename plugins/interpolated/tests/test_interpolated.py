@@ -61,7 +61,7 @@ def test_a_dense_layer_is_the_sum_of_its_kernels(tables: Path) -> None:
 
 
 def test_a_graph_runs_the_smallest_captured_size(tables: Path) -> None:
-    model = Interpolated(opened("qwen3-14b-h100-tp1", cudagraph_capture_sizes=[64], cudagraph_mode="FULL"))
+    model = Interpolated(opened("qwen3-14b-h100-tp1", cudagraph_capture_sizes=[8, 64], cudagraph_mode="FULL"))
     few, many = (model.step_time(Batch([Request(1, 0, 1)] * count)) for count in (40, 64))
     eager = Interpolated(opened("qwen3-14b-h100-tp1", cudagraph_mode="NONE")).step_time(Batch([Request(1, 0, 1)] * 40))
     assert eager.no_overlap_ns < few.no_overlap_ns <= many.no_overlap_ns
@@ -75,6 +75,13 @@ def test_between_nodes_a_collective_takes_at_least_as_long_as_the_fabric(tables:
     faster = Interpolated(inputs).step_time(batch).per_resource_ns["nic"]
     inputs.fabric.inter_node_bw_gbps = 0.1
     assert faster <= before < Interpolated(inputs).step_time(batch).per_resource_ns["nic"] / 10
+
+
+def test_kernels_take_turns_and_links_work_beside_them(tables: Path) -> None:
+    estimate = Interpolated(opened("minimax-m2.5-h200-ep16")).step_time(Batch([Request(8000, 0, 8000)]))
+    spent = estimate.per_resource_ns
+    assert spent["nic"] + spent["nvlink"] > 0
+    assert spent["sm"] + spent["hbm"] + spent["host"] <= estimate.overlap_ns < estimate.no_overlap_ns
 
 
 def test_tables_are_those_of_the_environment_or_of_the_argument(

@@ -57,6 +57,13 @@ def test_in_a_table_with_holes_the_nearest_matrix_stands_in(tmp_path: Path) -> N
         shapes.matrix(found, "h100", "bf16", 64, 16384)
 
 
+def test_a_shape_keeps_the_kernel_that_it_was_measured_with(tmp_path: Path) -> None:
+    rows = [{**row, "kernel_source": "odd" if row["n"] == 64 else "usual"} for row in gemm()]
+    write(tmp_path / "h100_sxm/gemm/vllm/0.1/gemm_perf.csv", rows)
+    curve = shapes.matrix(tables_at(str(tmp_path)), "h100", "bf16", 64, 1024)
+    assert ms(curve.at(16)) == pytest.approx(milliseconds(2 * 16 * 64 * 1024, 2 * 64 * 1024))
+
+
 def test_a_decode_takes_the_measured_time_and_other_heads_in_proportion(found: Tables) -> None:
     of: dict[str, Any] = {"operation": "decode", "format_": "bf16", "work": 4.0 * 32 * 128}
     own = shapes.decode(found, "h100", kv_heads=8, read=4.0 * 8 * 128, **of)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from pykernel_python_reference.model import PythonReference
 
 import pykernel
 from pykernel import Batch, CostModel, Inputs, Placement, Request
+from pykernel.documents import Cache
 from pykernel.laws import check_model
 
 SCENARIOS = [
@@ -83,6 +85,39 @@ def answers(model: CostModel) -> dict[str, object]:
 
 def test_everything_else_is_that_of_the_kernel(inputs: Inputs) -> None:
     ours, theirs = answers(PythonReference(inputs)), answers(pykernel.new(inputs))
+    for name, expected in theirs.items():
+        assert ours[name] == expected, name
+
+
+def with_stated_caches() -> Inputs:
+    """Entries that grow, a ring and a page of state, of which tensor-parallel ranks divide the first."""
+    inputs = pykernel.open_inputs("gpt-oss-120b-h100-fp4-tp2")
+    inputs.model.caches = [
+        Cache("all", "growing", layers=18, entry_bytes=1001.5, heads=8),
+        Cache("window", "ring", layers=18, entry_bytes=513, window=1000, block=32, shards=[]),
+        Cache("state", "fixed", layers=18, page_bytes=12_345, shards=[]),
+    ]
+    return inputs
+
+
+def with_a_fast_tier() -> Inputs:
+    """A tier that the host's link bounds."""
+    inputs = pykernel.open_inputs("qwen3-14b-h100-tp1")
+    for tier in inputs.storage:
+        tier.read_bandwidth_mb_s *= 100
+    return inputs
+
+
+def with_an_open_block() -> Inputs:
+    """A hybrid of latent attention and recurrent mixers whose block the engine chooses."""
+    inputs = pykernel.open_inputs("kimi-k3-b300-tp8")
+    inputs.deployment.pools[inputs.pool].engine.block_size = 0
+    return inputs
+
+
+@pytest.mark.parametrize("made", [with_stated_caches, with_a_fast_tier, with_an_open_block])
+def test_so_it_is_for_what_those_scenarios_do_not_have(made: Callable[[], Inputs]) -> None:
+    ours, theirs = answers(PythonReference(made())), answers(pykernel.new(made()))
     for name, expected in theirs.items():
         assert ours[name] == expected, name
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from spec_source import spec_of, write
 
 import pykernel
+from pykernel.switches import CALIBRATED
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "benchmarks"
@@ -18,6 +19,12 @@ SPECS = {
     "llama_3_1_70b": "llama-3.1-70b-h200-fp8-tp4",
 }
 """The deployments whose kernels are called: latent attention and experts, windows, and a dense model."""
+MEASURED = {
+    "calibrated_deepseek_v3": "deepseek-v3-h200-fp8-tp8",
+    "calibrated_gpt_oss_120b": "gpt-oss-120b-h100-fp4-tp2",
+    "calibrated_glm_5_3_flash": "glm-5.3-flash-h200-tp4",
+}
+"""The same with measured laws, as images; the last has the most kinds of matrices in the catalog."""
 
 
 def build(compiler: str = "gcc") -> Path:
@@ -28,6 +35,9 @@ def build(compiler: str = "gcc") -> Path:
     for name, scenario in SPECS.items():
         spec = spec_of(pykernel.open_inputs(scenario))  # owns the arrays
         write(name, spec.struct, text.write)
+    for name, scenario in MEASURED.items():
+        image = pykernel.Kernel(pykernel.open_inputs(scenario), switches=CALIBRATED).to_bytes()
+        text.write(f"static const unsigned char {name}[] = {{{','.join(map(str, image))}}};\n")
     (BUILD / "specs.h").write_text(text.getvalue(), encoding="utf-8")
     program = BUILD / f"time_calls-{Path(compiler).name}"
     flags = (ROOT / "csrc" / "cflags.txt").read_text(encoding="utf-8").split()

@@ -29,6 +29,8 @@ LIMITS = {
     "deepseek-v3: 256 decodes": 3_000,
     "deepseek-v3: next step of 4096 running decodes": 1_000,
     "deepseek-v3: 4096 running decodes advance and step": 1_000,
+    "calibrated deepseek-v3: 256 decodes": 3_500,
+    "calibrated glm-5.3-flash: 255 decodes and a prefill": 18_000,
 }
 """The most that some calls may take, whatever the compiler."""
 

@@ -136,6 +136,7 @@ static int64_t sum_entries(const pk_batch *batch, const pk_kernel *kernel, pk_re
     case PK_READ_WINDOW:
         return sum_window(batch, law.window);
     case PK_READ_SELECTED:
+        if (law.compress_ratio == 1 && law.window == 0 && law.top_k > 0) return sum_window(batch, law.top_k);
         law.law = PK_READ_SELECTED, law.sharded = 0;
         return sum_entries_under(batch, kernel, law);
     case PK_READ_SELECTED + PK_READ_ALL:

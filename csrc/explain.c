@@ -126,8 +126,18 @@ static void explain_collectives(const pk__layer *layer, const pk__step *step, si
 /* A measured kernel's time at the SMs and its bytes at memory are two terms. */
 static void emit_work(sink *out, const pk__step *step, const pk__work *work, int32_t sm_kind, int32_t hbm_kind,
                       uint32_t index) {
-    emit(out, (pk_term){.kind = sm_kind, .resource = PK_SM, .index = (int32_t)index, .seconds = work->sm * step->derate});
-    emit(out, (pk_term){.kind = hbm_kind, .resource = PK_HBM, .index = (int32_t)index, .seconds = work->hbm});
+    double sm_s = work->sm * step->derate;
+    emit(out, (pk_term){.kind = sm_kind,
+                        .resource = PK_SM,
+                        .index = (int32_t)index,
+                        .seconds = sm_s,
+                        .flops = work->flops,
+                        .flop_rate = work->flops > 0 ? work->flops / (sm_s + work->hbm) : 0});
+    emit(out, (pk_term){.kind = hbm_kind,
+                        .resource = PK_HBM,
+                        .index = (int32_t)index,
+                        .seconds = work->hbm,
+                        .bytes = work->hbm * pk__measured_of(step->kernel)->bytes_per_second});
 }
 
 static void emit_links(sink *out, const pk__work *work, int32_t kind, uint32_t index) {
@@ -138,7 +148,8 @@ static void emit_links(sink *out, const pk__work *work, int32_t kind, uint32_t i
                             .resource = resources[i],
                             .index = (int32_t)index,
                             .launches = 1,
-                            .seconds = seconds[i]});
+                            .seconds = seconds[i],
+                            .bytes = work->link_bytes});
 }
 
 static void explain_measured_range(uint32_t layer, uint32_t first, uint32_t count, int32_t kind, int32_t hbm_kind,

@@ -66,11 +66,11 @@ typedef struct pk__collective {
     double ramp_seconds_per_unit; /* on top of the floor; 0 without a transition rate */
     double peak_seconds_per_unit;
     double bytes_per_unit; /* span factor included */
+    double ranks;          /* of its group */
     uint32_t units;        /* PK_UNITS_*; 0 = no collective */
     int32_t resource;
     uint32_t equals; /* itself and the entries right behind it that are the same: one evaluation serves them */
     uint32_t reserved;
-    double ranks;    /* of its group */
 } pk__collective;
 
 typedef struct pk__attention {
@@ -307,15 +307,29 @@ typedef struct pk__measured {
     uint32_t head_matrix, gather_law;
     /* Work that depends on nothing but a count, tabulated: see pk__tabulate. */
     uint32_t dense_at, routed_at, headed_at, tabulated, expert_sets, reserved;
+    /* For each matrix, attention, set of experts and collective, the first of its array that equals it: they are priced
+     * once. */
+    uint32_t matrix_twins_at, attention_twins_at, expert_twins_at, collective_twins_at;
+    uint32_t prepared_at, matrix_count, attention_count, collective_count;
     double bytes_per_second;
     double sms;
 } pk__measured;
 
-/* Seconds by resource of kernels one after another. Withheld SMs slow `sm` down, but no collective. */
+/* Seconds by resource of kernels one after another, and the work behind them. Withheld SMs slow `sm` down, but no
+ * collective. */
 typedef struct pk__work {
     double sm, hbm;
     double link_sm, nvlink, nic;
+    double flops, link_bytes;
 } pk__work;
+
+/* A matrix with its law worked in. */
+typedef struct pk__matrix {
+    double start, per_row; /* seconds beside the norm */
+    double arithmetic_per_row, wave_rows, weights;
+    double exponent, inverse_exponent;
+    double flops_per_row, peak_flops, bytes;
+} pk__matrix;
 
 /* Bytes of the frozen form of spec->measured; 0 without one. */
 size_t pk__measured_size(const pk_spec *spec);

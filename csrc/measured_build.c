@@ -35,7 +35,12 @@ static uint32_t layer_total(const pk_spec *spec) { return spec->layer_count + sp
 #define PK__MEASURED_TABLES(X)                                                                                        \
     X(dense, pk__work, (size_t)spec->measured.capture_size_count * layer_total(spec))                                \
     X(routed, pk__work, ((size_t)tabulated(&spec->measured) + 1) * spec->experts_count)                                \
-    X(headed, pk__work, (size_t)tabulated(&spec->measured) + 1)
+    X(headed, pk__work, (size_t)tabulated(&spec->measured) + 1)                                                      \
+    X(prepared, pk__matrix, spec->measured.matrix_count)                                                             \
+    X(collective_twins, uint32_t, spec->collective_count)                                                            \
+    X(matrix_twins, uint32_t, spec->measured.matrix_count)                                                           \
+    X(attention_twins, uint32_t, spec->attention_count)                                                              \
+    X(expert_twins, uint32_t, spec->experts_count)
 
 static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
 
@@ -67,6 +72,9 @@ void pk__fold_measured(const pk_spec *spec, pk__measured *out) {
 #undef PK__COPY
     out->tabulated = tabulated(in);
     out->expert_sets = spec->experts_count;
+    out->matrix_count = in->matrix_count;
+    out->attention_count = spec->attention_count;
+    out->collective_count = spec->collective_count;
 #define PK__PLACE(member, type, number)                                                                               \
     out->member##_at = (uint32_t)at;                                                                                  \
     at = aligned(at + (number) * sizeof(type));
@@ -106,7 +114,7 @@ static void index_in(checker *check, const char *field, uint32_t index, uint32_t
 static void exponent(checker *check, uint32_t value) { number(check, "exponent", value, 1, 256); }
 static void amount(checker *check, const char *field, double value) { number(check, field, value, 0, 1e30); }
 static void positive(checker *check, const char *field, double value) { number(check, field, value, 1e-30, 1e30); }
-static void share(checker *check, const char *field, double value) { number(check, field, value, 1e-6, 2); }
+static void share(checker *check, const char *field, double value) { number(check, field, value, 1e-6, 1); }
 static void seconds(checker *check, const char *field, double value) { number(check, field, value, 0, 1000); }
 static void unused(checker *check, const char *field, double value) { number(check, field, value, 0, 0); }
 
@@ -135,12 +143,14 @@ static void check_stream_law(checker *check, const pk_stream_law *law) {
     seconds(check, "floor", law->floor);
     seconds(check, "per_row", law->per_row);
     seconds(check, "per_stream", law->per_stream);
+    seconds(check, "regroup", law->regroup);
 }
 
 static void check_tile_law(checker *check, const pk_tile_law *law) {
-    unused(check, "reserved", law->reserved[0] | law->reserved[1]);
+    exponent(check, law->exponent);
+    unused(check, "reserved", law->reserved);
     positive(check, "peak_flops", law->peak_flops);
-    number(check, "compute", law->compute, 1e-6, 8);
+    share(check, "compute", law->compute);
     share(check, "memory", law->memory);
     amount(check, "occupancy", law->occupancy);
     amount(check, "head_half", law->head_half);
@@ -169,7 +179,7 @@ static void check_link_law(checker *check, const pk_link_law *law) {
     amount(check, "volume", law->volume);
     positive(check, "bytes_per_second", law->bytes_per_second);
     seconds(check, "floor", law->floor);
-    seconds(check, "per_rank", law->per_rank);
+    seconds(check, "per_peer", law->per_peer);
 }
 
 static void check_mixer_law(checker *check, const pk_mixer_law *law) {
@@ -261,7 +271,8 @@ static void check_parts(checker *check, const pk_spec *spec) {
     for (uint32_t i = 0; check->status == PK_OK && i < spec->collective_count; i++) {
         enter(check, "collectives", i);
         index_in(check, "law", in->collectives[i].law, in->link_law_count);
-        unused(check, "reserved", in->collectives[i].reserved);
+        index_in(check, "large_law", in->collectives[i].large_law, in->link_law_count);
+        amount(check, "most_bytes", in->collectives[i].most_bytes);
     }
     for (uint32_t i = 0; check->status == PK_OK && i < in->matrix_count; i++) {
         enter(check, "matrices", i);

@@ -493,13 +493,13 @@ typedef struct pk_matrix_law {
     uint32_t exponent; /* sixteenths, 1 to 256 */
     uint32_t reserved;
     double peak_flops;
-    double compute, memory; /* in (0, 2] */
+    double compute, memory; /* in (0, 1] */
     double k_half, wave, input_passes, output_passes;
     double floor, depth, per_row;
 } pk_matrix_law;
 
 /* Attention of query rows that read t cached tokens together, over h KV heads of this rank:
- *   floor + norm(read + arithmetic, rows * (per_row + per_stream * h)), with
+ *   floor + (regroup where rows > 1) + norm(read + arithmetic, rows * (per_row + per_stream * h)), with
  *   read        bytes / (B * memory) * (1 + occupancy * S / (h * max(rows, t / 256)))
  *   arithmetic  FLOP / (peak * compute) */
 typedef struct pk_stream_law {
@@ -508,14 +508,18 @@ typedef struct pk_stream_law {
     double peak_flops;
     double compute, memory, occupancy;
     double floor, per_row, per_stream;
+    double regroup; /* copying the query heads of a group together, and their results back */
 } pk_stream_law;
 
 /* Attention of r prefills of t tokens together, over h heads of width d:
- *   floor + per_stream * r * h + FLOP / (peak * compute) * (1 + head_half / d) * (1 + occupancy * S / tiles) + moved
- *   tiles  h * max(1, t / 128)
- *   moved  (query bytes / memory + kv_passes * KV bytes) / B */
+ *   floor + per_stream * r * h + norm(products, exponentials) * (1 + occupancy * S / tiles) + moved
+ *   products      FLOP / (peak * compute)
+ *   exponentials  FLOP / peak * head_half / d: one for each pair and head, whatever its width
+ *   tiles         h * max(1, t / 128)
+ *   moved         (query bytes / memory + kv_passes * KV bytes) / B */
 typedef struct pk_tile_law {
-    uint32_t reserved[2];
+    uint32_t exponent;
+    uint32_t reserved;
     double peak_flops;
     double compute, memory, occupancy, head_half, kv_passes;
     double floor, per_stream;
@@ -536,13 +540,13 @@ typedef struct pk_expert_law {
     double floor, ramp;
 } pk_expert_law;
 
-/* A collective over n ranks: norm(floor + per_rank * n, bytes * volume * (n - 1) / n / bytes_per_second). */
+/* A collective over n ranks: norm(floor + per_peer * (n - 1), bytes * volume * (n - 1) / n / bytes_per_second). */
 typedef struct pk_link_law {
     uint32_t exponent;
     uint32_t reserved;
     double volume; /* crossings of a rank's link by each byte, before (n - 1) / n */
     double bytes_per_second;
-    double floor, per_rank;
+    double floor, per_peer;
 } pk_link_law;
 
 /* A recurrent mixer: floor + (state_passes * state bytes + token_passes * token bytes) / B + FLOP / (peak * compute). */
@@ -587,9 +591,12 @@ typedef struct pk_measured_experts {
     double shape, busiest;   /* of the routing, > 0 and >= 1 */
 } pk_measured_experts;
 
+/* The engine reduces tensors of up to most_bytes with a kernel of its own, of law `law`; larger ones are NCCL's, of law
+ * large_law, and charged to the link. */
 typedef struct pk_measured_collective {
     uint32_t law; /* index into link_laws */
-    int32_t reserved;
+    uint32_t large_law;
+    double most_bytes;
 } pk_measured_collective;
 
 /* What they ask of the layer of the same index. */

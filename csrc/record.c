@@ -289,7 +289,8 @@ static const field fields[] = {
     FIELD(MEASURED_EXPERTS, pk_measured_experts, busiest),
 
     FIELD(MEASURED_COLLECTIVES, pk_measured_collective, law),
-    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, reserved),
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, large_law),
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, most_bytes),
 
     FIELD(MEASURED_MATRICES, pk_matrix, law),
     FIELD(MEASURED_MATRICES, pk_matrix, reserved),
@@ -319,9 +320,10 @@ static const field fields[] = {
     FIELD(MEASURED_STREAM_LAWS, pk_stream_law, floor),
     FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_row),
     FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_stream),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, regroup),
 
-    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved[0]),
-    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved[1]),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, exponent),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved),
     FIELD(MEASURED_TILE_LAWS, pk_tile_law, peak_flops),
     FIELD(MEASURED_TILE_LAWS, pk_tile_law, compute),
     FIELD(MEASURED_TILE_LAWS, pk_tile_law, memory),
@@ -348,7 +350,7 @@ static const field fields[] = {
     FIELD(MEASURED_LINK_LAWS, pk_link_law, volume),
     FIELD(MEASURED_LINK_LAWS, pk_link_law, bytes_per_second),
     FIELD(MEASURED_LINK_LAWS, pk_link_law, floor),
-    FIELD(MEASURED_LINK_LAWS, pk_link_law, per_rank),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, per_peer),
 
     FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[0]),
     FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[1]),

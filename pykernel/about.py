@@ -169,7 +169,7 @@ def _labels(data: dict[str, Any]) -> Labels:
     known = {field.name: data[field.name] for field in dataclasses.fields(Labels)}
     if not known["peak_flops"] > 0:
         raise ValueError(f"peak_flops is {known['peak_flops']}")
-    flat = ("gemm", "host", "gather", "peak_flops")
+    flat = ("gemm", "host", "gather", "head", "launch", "peak_flops")
     members: dict[str, Any] = {
         name: _tuples(value) if name in flat else [_tuples(row) for row in value] for name, value in known.items()
     }

@@ -88,6 +88,11 @@ class Labels:
     attentions: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     scorers: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     collectives: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    dense: list[tuple[str, ...]] = field(default_factory=list)
+    """Of each layer's matrices under measured laws; published laws price them all by `gemm`. Likewise what follows."""
+    experts: list[tuple[str, ...]] = field(default_factory=list)
+    head: tuple[str, ...] = ()
+    launch: tuple[str, ...] = ()
 
     @property
     def token_ramp(self) -> tuple[str, ...]:
@@ -135,6 +140,8 @@ class Labels:
             return f"{what} ({scorer})", names
         if kind == lib.PK_TERM_RECURRENT:
             return what, self.recurrent[row.part]
+        if self.dense:
+            return what, self._measured(row)
         names_by_kind: dict[int, tuple[str, ...]] = {
             lib.PK_TERM_DENSE: self.token_ramp if row.part == lib.PK_PART_HEAD else self.gemm,
             lib.PK_TERM_WEIGHTS: _MEMORY,
@@ -146,6 +153,17 @@ class Labels:
             lib.PK_TERM_DISPATCH: tuple(name for name in self.host if "per_kernel" in name),
         }
         return what, names_by_kind[kind]
+
+    def _measured(self, row: Any) -> tuple[str, ...]:
+        """The coefficients of a measured kernel: its arithmetic and its reading are one law."""
+        if row.kind == lib.PK_TERM_GATHER:
+            return self.gather
+        index, part = int(row.index), int(row.part)
+        if row.kind in (lib.PK_TERM_EXPERT_WORK, lib.PK_TERM_EXPERT_WEIGHTS):
+            return self.experts[index]
+        if part == lib.PK_PART_HOST:
+            return self.launch
+        return self.head if part == lib.PK_PART_HEAD else self.dense[part]
 
     def _launch(self, graph_mode: int) -> tuple[str, ...]:
         """The coefficient of launching a step: replaying graphs, or layer by layer where there is none."""

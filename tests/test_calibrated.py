@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import pykernel
+from pykernel.documents import Chip
 from pykernel.errors import RefusedError
+from pykernel.explain import Term
+from pykernel.measured import flattening
+from pykernel.measured.laws import HostConstants, MeasuredLaws, host_constants, measured_laws
+from pykernel.resolve.record import Record
 from pykernel.switches import CALIBRATED
 
 
@@ -81,3 +88,67 @@ def test_an_image_of_it_answers_alike() -> None:
         assert loaded.step_time(batch) == kernel.step_time(batch)
     assert loaded.provenance() == kernel.provenance()
     assert loaded.to_bytes() == kernel.to_bytes()
+
+
+# ---- explaining --------------------------------------------------------------------------------------------------
+
+DEEPSEEK = "deepseek-v3-h200-fp8-tp8"
+MIXED = [pykernel.Request(1, 4095, 1)] * 30 + [pykernel.Request(900, 100, 900)]
+
+
+def terms(scenario: str) -> list[Term]:
+    kernel = pykernel.Kernel(pykernel.open_inputs(scenario), switches=CALIBRATED)
+    return list(kernel.explain(pykernel.Batch(MIXED)).terms)
+
+
+@pytest.mark.parametrize("scenario", [DEEPSEEK, "glm-5-h200-tp8", "nemotron-3-ultra-bf16-b300-tp8"])
+def test_every_term_names_its_coefficients_and_its_work(scenario: str) -> None:
+    for term in terms(scenario):
+        assert term.coefficients and all(one.name.startswith("calibrated.") for one in term.coefficients)
+        if term.resource in ("hbm", "nvlink", "nic"):
+            assert term.bytes > 0
+        if term.resource == "sm" and not term.what.startswith("all_"):
+            assert term.flops > 0 and 0 < term.efficiency <= 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm_fp8_block.floor",
+        "gemm_bf16.depth",
+        "latent_decode_fp8.floor",
+        "latent_prefill_fp8.kv_passes",
+        "experts_fp8_block.memory_efficiency",
+        "all_reduce_graph.floor",
+        "all_gather_nccl.per_peer",
+        "host_vllm.kernel_scale",
+        "host_vllm.layer",
+        "routing.shape",
+    ],
+)
+def test_a_coefficient_moves_the_terms_that_name_it_and_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, parameter = name.split(".")
+
+    def inflated(chip: Chip, record: Record) -> MeasuredLaws:
+        laws = measured_laws(chip, record)
+        if law in laws.entries:
+            entry = copy.copy(laws.entries[law][parameter])
+            entry.value *= 0.5 if parameter == "memory_efficiency" else 3
+            laws.entries[law][parameter] = entry
+        return laws
+
+    def constants(engine: str) -> HostConstants:
+        found = host_constants(engine)
+        if law in ("routing", f"host_{engine}"):
+            found = HostConstants({**found.values, parameter: found.values[parameter] * 1.02}, found.origins)
+        return found
+
+    before = terms(DEEPSEEK)
+    monkeypatch.setattr(flattening, "measured_laws", inflated)
+    monkeypatch.setattr(flattening, "host_constants", constants)
+    after = terms(DEEPSEEK)
+    moved = {index for index, (one, other) in enumerate(zip(before, after, strict=True)) if one.ns != other.ns}
+    named = {index for index, one in enumerate(before) if f"calibrated.{name}" in {c.name for c in one.coefficients}}
+    assert moved and moved <= named
+    # What is read takes the full rate, whatever the coefficients of the law it belongs to.
+    assert all(before[index].resource == "hbm" for index in named - moved)

@@ -14,6 +14,7 @@ from pykernel.documents import Inputs
 from pykernel.fit import forms
 from pykernel.fit.families import VOLUMES, peak_flops
 from pykernel.fit.forms import Array, Columns, Form, Part
+from pykernel.measured.engine_way import runs_flash_attention_2
 from pykernel.measured.formats import STORED_BYTES
 from pykernel.measured.laws import Law, measured_laws
 from pykernel.measured.plan import MeasuredAttention, MeasuredLayer, make_measured_plan
@@ -25,9 +26,9 @@ from pykernel.switches import NEWEST
 FORMS = {
     "gemm": forms.GEMM,
     "decode": forms.DECODE,
-    "latent_decode": forms.DECODE,
-    "sparse": forms.DECODE,
-    "indexer": forms.DECODE,
+    "latent_decode": forms.STREAM,
+    "sparse": forms.STREAM,
+    "indexer": forms.STREAM,
     "prefill": forms.PREFILL,
     "latent_prefill": forms.PREFILL,
     "experts": forms.EXPERTS,
@@ -87,7 +88,8 @@ class Prototype:
         self.resolved = resolve(inputs)
         self.chip = inputs.chip
         self.plan = make_plan(inputs.model, self.resolved, NEWEST)
-        self.measured = make_measured_plan(inputs.model, self.plan, self.resolved)
+        alone = runs_flash_attention_2(inputs.chip, self.resolved)
+        self.measured = make_measured_plan(inputs.model, self.plan, self.resolved, alone)
         self.laws = measured_laws(inputs.chip, Record())
         self.hidden = inputs.model.global_.hidden_size
         self.vocabulary = inputs.model.global_.vocab_size
@@ -121,19 +123,21 @@ class Prototype:
         columns = {
             "rows": s.decodes,
             "tokens": s.decodes * entries,
-            "kv_heads": np.asarray(a.kv_heads),
+            "kv_heads": np.asarray(a.streams),
+            "head_dim": np.asarray(a.head_dim),
+            "regroups": (s.decodes > 1) & a.regroups,
             "bytes_per_token": np.asarray(a.decode_bytes),
             "flops_per_token": np.asarray(a.decode_flops),
         }
         part = self._part("bf16")
         with np.errstate(invalid="ignore", divide="ignore"):
-            decode = np.where(s.decodes > 0, self._evaluate(forms.DECODE, law, columns, part), 0)
+            decode = np.where(s.decodes > 0, self._evaluate(FORMS[a.decode], law, columns, part), 0)
         length = s.prefill_length
         if a.prefill == "sparse":
             columns["rows"] = s.prefill_tokens
             columns["tokens"] = s.prefill_tokens * np.minimum(length / 2, read.top_k)
             with np.errstate(invalid="ignore", divide="ignore"):
-                return decode + np.where(s.prefill_tokens > 0, self._evaluate(forms.DECODE, law, columns, part), 0)
+                return decode + np.where(s.prefill_tokens > 0, self._evaluate(forms.STREAM, law, columns, part), 0)
         inside = np.minimum(window, length) if window else length
         law, _ = self.laws.law(a.prefill, a.format)
         columns = {
@@ -163,7 +167,7 @@ class Prototype:
                 "flops_per_token": np.asarray(flops),
             }
             with np.errstate(invalid="ignore", divide="ignore"):
-                total = total + np.where(rows > 0, self._evaluate(forms.DECODE, law, columns, self._part("fp8")), 0)
+                total = total + np.where(rows > 0, self._evaluate(forms.STREAM, law, columns, self._part("fp8")), 0)
         return total
 
     def experts(self, m: Array, layer: MeasuredLayer, plan: LayerPlan) -> Array:
@@ -194,12 +198,13 @@ class Prototype:
     def collective(self, operation: str, ranks: int, tensor_bytes: Array) -> Array:
         kind = "graph" if operation == "all_reduce" else "nccl"
         law, _ = self.laws.law(operation, kind)
+        form = forms.BRIDGED if "bridge_efficiency" in law else forms.COLLECTIVE
         columns = {
             "ranks": np.asarray(float(ranks)),
             "link_bytes": VOLUMES[operation] * (ranks - 1) / ranks * tensor_bytes,
         }
         part = Part(1.0, self.chip.intra_node_bw_gbps * 1e9, self.chip.sm_count)
-        return np.where(tensor_bytes > 0, self._evaluate(forms.COLLECTIVE, law, columns, part), 0)
+        return np.where(tensor_bytes > 0, self._evaluate(form, law, columns, part), 0)
 
     def padded(self, tokens: Array, graph: Array) -> Array:
         grid = np.array([1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16)], dtype=float)

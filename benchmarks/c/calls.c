@@ -23,6 +23,13 @@ static pk_kernel *built(const pk_spec *spec) {
     return kernel;
 }
 
+static pk_kernel *loaded(const unsigned char *image, size_t size) {
+    pk_kernel *kernel = NULL;
+    pk_error error = PK_ERROR_INIT;
+    if (pk_kernel_load(image, size, &kernel, &error) != PK_OK) fail("image", &error);
+    return kernel;
+}
+
 /* The same kinds of layers, each three times as often. */
 static pk_kernel *built_deeper(const pk_spec *spec) {
     pk_layer layers[16];
@@ -62,6 +69,9 @@ int calls_make(call calls[CALLS_MAX]) {
         contexts[i] = CONTEXT - 1 - i % 97;
     }
     for (int i = 0; i < MOST; i++) mixed[i] = i == 7 ? 512 : 1;
+    const pk_kernel *measured_latent = loaded(calibrated_deepseek_v3, sizeof calibrated_deepseek_v3);
+    const pk_kernel *measured_windowed = loaded(calibrated_gpt_oss_120b, sizeof calibrated_gpt_oss_120b);
+    const pk_kernel *measured_sparse = loaded(calibrated_glm_5_3_flash, sizeof calibrated_glm_5_3_flash);
     for (int i = 0; i <= MANY; i++) offsets[i] = i * EACH;
     const pk_batches many = {sizeof many, 0, MANY, offsets, ones, contexts, 1, 0, 0};
     const pk_kernel *latent = built(&deepseek_v3), *windowed = built(&gpt_oss_120b), *dense = built(&llama_3_1_70b);
@@ -87,6 +97,15 @@ int calls_make(call calls[CALLS_MAX]) {
         {.name = "gpt-oss-120b: 256 decodes", .kernel = windowed, .batch = of(256, ones)},
         {.name = "gpt-oss-120b: 255 decodes and a prefill", .kernel = windowed, .batch = of(256, mixed)},
         {.name = "gpt-oss-120b: next step of 256 running decodes", .kernel = windowed, .state = running(256)},
+        {.name = "calibrated deepseek-v3: 256 decodes", .kernel = measured_latent, .batch = of(256, ones)},
+        {.name = "calibrated deepseek-v3: 255 decodes and a prefill", .kernel = measured_latent, .batch = of(256, mixed)},
+        {.name = "calibrated gpt-oss-120b: 255 decodes and a prefill",
+         .kernel = measured_windowed,
+         .batch = of(256, mixed)},
+        {.name = "calibrated glm-5.3-flash: 256 decodes", .kernel = measured_sparse, .batch = of(256, ones)},
+        {.name = "calibrated glm-5.3-flash: 255 decodes and a prefill",
+         .kernel = measured_sparse,
+         .batch = of(256, mixed)},
     };
     int count = (int)(sizeof made / sizeof made[0]);
     for (int i = 0; i < count; i++) calls[i] = made[i];

@@ -10,18 +10,20 @@ SGLang, which has them bare.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pykernel.documents import Chip
 from pykernel.fit.forms import (
+    BRIDGED,
     COLLECTIVE,
     DECODE,
     EXPERTS,
     GEMM,
     PREFILL,
     RECURRENT,
+    STREAM,
     Array,
     Columns,
     Form,
@@ -29,6 +31,7 @@ from pykernel.fit.forms import (
 )
 from pykernel.fit.robust import Sample
 from pykernel.fit.tables import Table, Tables, dominant_kernel, read, select
+from pykernel.measured.laws import PCIE_GBPS
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 9 / 16, "mxfp4": 17 / 32, "int4": 17 / 32}
 """Bytes that one weight takes in memory, its share of the scales included: 16 weights share a byte in NVFP4, 32 in
@@ -38,6 +41,14 @@ LATENT_WIDTH, LATENT_RANK, LATENT_HEAD, LATENT_ROPE = 576, 512, 128, 64
 """Latent attention of the DeepSeek-V3 family, the one that was measured (config.json of deepseek-ai/DeepSeek-V3)."""
 INDEX_WIDTH, INDEX_HEADS, INDEX_BYTES = 128, 32, 132
 """The indexer of DeepSeek-V3.2 and GLM-5: one key a token, 128 FP8 elements and a 4-byte scale."""
+
+
+CACHES = {"l40s": (96e6, 3.2e12)}
+"""Bytes and bytes/s of the L2 where it shows in the tables: 96 MB (NVIDIA L40S datasheet), nearly four times as fast as
+the memory by the slope of its own decode table between 33 and 67 MB. On parts with HBM the term earns nothing on the
+half that is not fitted. Latent kernels before Hopper walk a context on one SM, far below either rate."""
+FLASH_ATTENTION_2 = {"vllm_flash_attn", "vllm_flash_attn_fa2"}
+"""Its names in the tables. With a window it runs each query head for itself instead of a group together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +72,17 @@ class Target:
     def name(self) -> str:
         return f"{self.primitive}_{self.suffix}"
 
+    def on(self, chip: Chip) -> Target:
+        """The target with the form that a part's links call for."""
+        bridged = self.form is COLLECTIVE and chip.intra_node_bw_gbps <= PCIE_GBPS
+        return replace(self, form=BRIDGED) if bridged else self
+
     def part(self, chip: Chip) -> Part:
-        links = self.form is COLLECTIVE
-        rate = chip.intra_node_bw_gbps * 1e9 if links else chip.bw_peak_tbs * 1e12
-        return Part(peak_flops(chip, self.peak), rate, chip.sm_count)
+        peak = peak_flops(chip, self.peak)
+        if self.form in (COLLECTIVE, BRIDGED):
+            return Part(peak, chip.intra_node_bw_gbps * 1e9, chip.sm_count)
+        cache = (0.0, 0.0) if self.form is STREAM else CACHES.get(chip.name, (0.0, 0.0))
+        return Part(peak, chip.bw_peak_tbs * 1e12, chip.sm_count, *cache)
 
 
 def peak_flops(chip: Chip, number_format: str) -> float:
@@ -94,10 +112,10 @@ def targets() -> Iterator[Target]:
         set_ = "calibrated-attention"
         yield Target(set_, "decode", suffix, DECODE, "bf16", _decode(word), "decode attention")
         yield Target(set_, "prefill", suffix, PREFILL, "bf16", _prefill(word), "prefill attention")
-        yield Target(set_, "latent_decode", suffix, DECODE, "bf16", _latent_decode(word), "latent decode")
+        yield Target(set_, "latent_decode", suffix, STREAM, "bf16", _latent_decode(word), "latent decode")
         yield Target(set_, "latent_prefill", suffix, PREFILL, "bf16", _latent_prefill(word), "latent prefill")
-    yield Target("calibrated-attention", "sparse", "fp8", DECODE, "bf16", _sparse, "sparse latent")
-    yield Target("calibrated-attention", "indexer", "fp8", DECODE, "fp8", _indexer, "indexer")
+    yield Target("calibrated-attention", "sparse", "fp8", STREAM, "bf16", _sparse, "sparse latent")
+    yield Target("calibrated-attention", "indexer", "fp8", STREAM, "fp8", _indexer, "indexer")
     for suffix in EXPERT_FORMATS:
         sample = expert_sampler(suffix, "balanced")
         yield Target("calibrated-experts", "experts", suffix, EXPERTS, suffix, sample, "experts")
@@ -174,11 +192,14 @@ def _decode(word: str) -> Callable[[Tables, str], Sample | None]:
         rows, context = _floats(table, "batch_size", "step")
         context = context + 1
         context = np.where(window > 0, np.minimum(context, window), context)
+        alone = (window > 0) & np.isin(table["kernel_source"].astype(str), sorted(FLASH_ATTENTION_2))
         element = 1.0 if word == "fp8" else 2.0
         columns = {
             "rows": rows,
             "tokens": rows * context,
-            "kv_heads": kv_heads,
+            "kv_heads": np.where(alone, heads, kv_heads),
+            "head_dim": width,
+            "regroups": (rows > 1) & (kv_heads > 1) & (heads > kv_heads) & ~alone,
             "bytes_per_token": 2 * kv_heads * width * element,
             "flops_per_token": 4 * heads * width,
         }

@@ -53,6 +53,7 @@ def fit_all(
 def _fitted(tables: Tables, jobs: list[tuple[Target, str]], progress: Callable[[str], None]) -> Iterator[Result]:
     for number, (target, folder) in enumerate(jobs, 1):
         chip = chip_of(folder)
+        target = target.on(chip)
         part = target.part(chip)
         sample = target.sample(tables, folder) if part.peak_flops > 0 else None
         if sample is None or len(sample) < target.least:

@@ -10,13 +10,31 @@ import copy
 from dataclasses import replace
 
 from pykernel.collectives import ACTIVATION_BYTES, CollectivePlan
-from pykernel.documents import Inputs
+from pykernel.documents import Chip, Engine, Inputs, ModelGraph
+from pykernel.measured.laws import PCIE_GBPS
 from pykernel.plan import LayerPlan, Plan
 from pykernel.resolve import Resolved
+from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell
+from pykernel.resolve.layout import Layout, wants_custom_all_reduce
+from pykernel.resolve.model_facts import LATENT_KINDS
 
 DEFAULT_ALL_TO_ALL = "allgather_reducescatter"
-CUSTOM_WIDTHS = (2, 4, 6, 8)
-"""Groups that the custom and FlashInfer all-reduce kernels serve on one node (vllm cuda_communicator.py at v0.31.0)."""
+OWN_ALL_REDUCE_MIB: dict[str, dict[int, float]] = {
+    "PCIe": {2: 8},
+    "pre-Hopper": {2: 8, 4: 8, 6: 8, 8: 8},
+    "Hopper": {2: 64, 4: 32, 6: 64, 8: 64},
+    "Blackwell 10.0": {2: 64, 4: 32, 6: 128, 8: 128, 16: 64},
+    "Blackwell 10.3": {2: 64, 4: 64, 6: 32, 8: 64, 16: 64},
+}
+"""The largest tensor, by ranks, that a kernel of the engine's own reduces: FlashInfer's, the custom one or symmetric
+memory, whichever takes the most. The engine tries them in that order and NCCL last (vllm cuda_communicator.py,
+all_reduce_utils.py and flashinfer_all_reduce.py at v0.31.0). Without NVLink only pairs have one."""
+ACROSS_NODES_MIB: dict[str, dict[int, float]] = {
+    "Blackwell 10.0": {2: 64, 4: 32, 8: 1, 16: 64},
+    "Blackwell 10.3": {2: 64, 4: 64, 8: 4, 16: 64},
+}
+"""The same for a group of several nodes inside one NVLink domain: FlashInfer's alone, the others stay on one node."""
+MIB = 2.0**20
 
 
 def engine_inputs(inputs: Inputs) -> Inputs:
@@ -24,27 +42,69 @@ def engine_inputs(inputs: Inputs) -> Inputs:
     pools = getattr(inputs.deployment, "pools", None)
     if not pools or not isinstance(inputs.pool, int) or not 0 <= inputs.pool < len(pools):
         return inputs  # resolution reports what is wrong
-    pool = pools[inputs.pool]
-    if pool.engine.all2all_backend or not pool.parallel.enable_expert_parallel:
+    parallel, engine = pools[inputs.pool].parallel, pools[inputs.pool].engine
+    filled: dict[str, str | None] = {}
+    if parallel.enable_expert_parallel and not engine.all2all_backend:
+        # An unstated backend is this one, which engages sequence-parallel experts (vllm/config/parallel.py at v0.31.0).
+        filled["all2all_backend"] = DEFAULT_ALL_TO_ALL
+    if parallel.dcp > 1 and not engine.dcp_comm_backend and _combines_all_to_all(inputs.model):
+        filled["dcp_comm_backend"] = "a2a"
+    if replicates_queries(inputs):
+        filled["dcp_q_replicate"] = None  # the published rules refuse it, the engine does not
+    if not filled:
         return inputs
-    # An unstated backend is this one, which engages sequence-parallel experts (vllm/config/parallel.py at v0.31.0).
     deployment = copy.deepcopy(inputs.deployment)
-    deployment.pools[inputs.pool].engine.all2all_backend = DEFAULT_ALL_TO_ALL
+    for name, value in filled.items():
+        setattr(deployment.pools[inputs.pool].engine, name, value)
     return replace(inputs, deployment=deployment)
 
 
-def engine_plan(plan: Plan, resolved: Resolved, hidden_size: int) -> Plan:
-    """The plan with the launches that the engine makes."""
+def _combines_all_to_all(model: ModelGraph | None) -> bool:
+    """GLM-5 and its successors with sparse latent attention combine decode-context ranks in one exchange, each with all
+    queries of the group, unless stated otherwise (vllm/config/model.py at v0.31.0)."""
+    return model is not None and model.name.lower().startswith("glm") and "sparse_mla" in _kinds(model)
+
+
+def replicates_queries(inputs: Inputs) -> bool:
+    """Whether decode-context ranks each project the queries of all of them, instead of gathering them."""
+    pool, model = inputs.deployment.pools[inputs.pool], inputs.model
+    if model is None or pool.parallel.dcp <= 1 or pool.parallel.pcp > 1 or not LATENT_KINDS & _kinds(model):
+        return False
+    stated = pool.engine.dcp_q_replicate
+    return _combines_all_to_all(model) if stated is None else stated
+
+
+def _kinds(model: ModelGraph) -> set[str]:
+    return {node.kind for layer in model.layer_kinds for node in layer.nodes if node.op == "Attention"}
+
+
+def engine_plan(plan: Plan, resolved: Resolved, chip: Chip, hidden_size: int, replicated: bool) -> Plan:
+    """The plan with the launches that the engine makes; `replicated` where no rank gathers queries."""
 
     def adapted(layers: list[LayerPlan]) -> list[LayerPlan]:
-        return [_layer(layer, resolved, hidden_size) for layer in layers]
+        layers = [_layer(layer, resolved, chip, hidden_size) for layer in layers]
+        for layer in layers if replicated else []:
+            layer.collectives = _without_queries(layer.collectives)
+        return layers
 
     return replace(plan, layers=adapted(plan.layers), draft_layers=adapted(plan.draft_layers))
 
 
-def _layer(layer: LayerPlan, resolved: Resolved, hidden_size: int) -> LayerPlan:
+def _without_queries(collectives: list[CollectivePlan]) -> list[CollectivePlan]:
+    """Without the gather of queries, which comes first of those of decode rows; one of log-sum-exps may follow."""
+    gathers = [
+        one
+        for one in collectives
+        if (one.operation, one.group, one.units) == ("all_gather", "decode_context", "decode_rows")
+    ]
+    return [one for one in collectives if one is not gathers[0]] if gathers else collectives
+
+
+def _layer(layer: LayerPlan, resolved: Resolved, chip: Chip, hidden_size: int) -> LayerPlan:
     layer = copy.copy(layer)
-    layer.collectives = [one for planned in layer.collectives for one in _collectives(planned, resolved, hidden_size)]
+    layer.collectives = [
+        one for planned in layer.collectives for one in _collectives(planned, resolved, chip, hidden_size)
+    ]
     attention = layer.attention
     if attention and attention.kind == "sparse_mla" and attention.read.top_k:
         # A query of a prefill gathers as many entries as one of a decode.
@@ -53,7 +113,7 @@ def _layer(layer: LayerPlan, resolved: Resolved, hidden_size: int) -> LayerPlan:
     return layer
 
 
-def _collectives(planned: CollectivePlan, resolved: Resolved, hidden_size: int) -> list[CollectivePlan]:
+def _collectives(planned: CollectivePlan, resolved: Resolved, chip: Chip, hidden_size: int) -> list[CollectivePlan]:
     layout = resolved.layout
     if planned.operation == "alltoall" and planned.group == "expert" and not planned.all_to_all:
         if layout.dp == 1:
@@ -61,15 +121,32 @@ def _collectives(planned: CollectivePlan, resolved: Resolved, hidden_size: int) 
         whole = hidden_size * ACTIVATION_BYTES * layout.dp
         return [CollectivePlan(name, "expert", whole) for name in ("all_gather", "reduce_scatter")]
     if planned.operation == "all_reduce":
-        return [replace(planned, on_sm=own_all_reduce(resolved, planned.group))]
+        most = own_all_reduce_bytes(layout, resolved.pool.engine, chip, planned.group)
+        return [replace(planned, on_sm=most > 0)]
     return [planned]
 
 
-def own_all_reduce(resolved: Resolved, group: str) -> bool:
-    """Whether a kernel of the engine's own reduces, which occupies SMs; NCCL otherwise, charged to the link."""
-    members = resolved.layout.groups[group]
-    return (
-        resolved.layout.all_reduce_backend != "nccl"
-        and members.width in CUSTOM_WIDTHS
-        and members.width <= members.per_node
-    )
+def runs_flash_attention_2(chip: Chip, resolved: Resolved) -> bool:
+    """Whether 16-bit caches are decoded by FlashAttention 2, which packs the heads of a group unless there is a window
+    (csrc/flash_attn/flash_api.cpp of vllm-project/flash-attention)."""
+    return chip.name in PRE_HOPPER and resolved.precision.cache_element_bytes == ACTIVATION_BYTES
+
+
+def own_all_reduce_bytes(layout: Layout, engine: Engine, chip: Chip, group: str) -> float:
+    """The largest tensor that kernels of the engine's own reduce, which occupy SMs; NCCL reduces larger ones and is
+    charged to the link. Groups other than the tensor-parallel one have NCCL alone."""
+    members = layout.groups[group]
+    if group != "tensor" or members.crosses_nodes or not wants_custom_all_reduce(engine):
+        return 0.0
+    limits = OWN_ALL_REDUCE_MIB if members.width <= members.per_node else ACROSS_NODES_MIB
+    return limits.get(_generation(chip), {}).get(members.width, 0.0) * MIB
+
+
+def _generation(chip: Chip) -> str:
+    if chip.intra_node_bw_gbps <= PCIE_GBPS:
+        return "PCIe"
+    if chip.name in PRE_HOPPER:
+        return "pre-Hopper"
+    if not data_center_blackwell(chip):
+        return "Hopper"
+    return "Blackwell 10.3" if "300" in chip.name else "Blackwell 10.0"

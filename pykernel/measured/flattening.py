@@ -8,17 +8,28 @@ from typing import Any
 
 from pykernel._native import ffi
 from pykernel.documents import Chip, Inputs
+from pykernel.explain import Labels
 from pykernel.flatten import Spec
-from pykernel.measured.engine_way import own_all_reduce
+from pykernel.measured.engine_way import own_all_reduce_bytes
 from pykernel.measured.formats import STORED_BYTES
-from pykernel.measured.laws import HostConstants, Law, MeasuredLaws, host_constants, measured_laws
+from pykernel.measured.laws import (
+    HostConstants,
+    Law,
+    MeasuredLaws,
+    host_constants,
+    measured_laws,
+    over_heads,
+    over_links,
+)
 from pykernel.measured.operations import Operations, operations_of
 from pykernel.measured.plan import Matrix, MeasuredLayer
-from pykernel.plan import LayerPlan
+from pykernel.plan import LayerPlan, Plan
 from pykernel.resolve.record import Record
 from pykernel.switches import LawSwitches
 
 SIXTEENTHS = 16
+EVERY_SIZE = 1e30
+"""Bytes that no tensor has."""
 
 VOLUMES = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "alltoall": 1.0}
 """Times that a byte of the tensor crosses one rank's link, before the factor (n - 1) / n."""
@@ -26,14 +37,9 @@ VOLUMES = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "alltoal
 BUSIEST = {1: 0.0, 2: 0.564, 4: 1.029, 8: 1.424, 16: 1.766, 32: 2.070, 64: 2.344}
 """Expected maximum of so many standard normal variables (order statistics, e.g. Harter 1961)."""
 
-_MICROSECONDS = {
-    "floor": "floor",
-    "depth": "depth",
-    "per_row": "per_row",
-    "per_stream": "per_stream",
-    "ramp": "ramp",
-    "per_rank": "per_rank",
-}
+_MICROSECONDS = frozenset({"floor", "depth", "per_row", "per_stream", "ramp", "per_peer", "regroup"})
+HOST_TIMES = ("layer", "prompt_step", "prompt_token", "unprepared_step", "unprepared_request")
+"""Serving constants in microseconds."""
 _ARRAYS = {
     "layers": ("pk_measured_layer", "layer_count"),
     "attentions": ("pk_measured_attention", "attention_count"),
@@ -79,17 +85,21 @@ class MeasuredSpec(Spec):
         self._law_rows: dict[str, list[dict[str, Any]]] = {
             name: [] for name in ("matrix_laws", "stream_laws", "tile_laws", "expert_laws", "link_laws", "mixer_laws")
         }
-        self._law_places: dict[tuple[str, str, str], int] = {}
+        self._law_places: dict[tuple[object, ...], int] = {}
         self._matrix_rows: list[dict[str, Any]] = []
         self._parts: dict[str, list[dict[str, Any]]] = {
             name: [] for name in ("layers", "attentions", "scorers", "experts", "collectives")
+        }
+        self._behind: dict[str, list[Any]] = {
+            name: [] for name in ("layers", "dense", "recurrent", "attentions", "scorers", "experts", "collectives")
         }
         for layer, own in zip(
             (*plan.layers, *plan.draft_layers), (*measured.layers, *measured.draft_layers), strict=True
         ):
             self._measure_layer(layer, own)
+            self._name_layer(layer, own)
         head = self._matrix(measured.head) if measured.head else 0
-        gather = self._link("all_gather", "tensor") if resolved.layout.tp > 1 else 0
+        gather = self._link("all_gather", "nccl", "tensor") if resolved.layout.tp > 1 else 0
         found = (*laws.origins(), *host.origins, *laws.record.assumptions)
         resolved = replace(resolved, provenance=(*resolved.provenance, *found))
         super().__init__(plan, resolved, switches, names)
@@ -100,13 +110,20 @@ class MeasuredSpec(Spec):
         return self._laws.index((operation, group)) if (operation, group) in self._laws else 0
 
     def _label(self, layer: LayerPlan) -> None:
-        labels = self.labels
-        labels.layers.append(layer.id)
-        labels.recurrent.append(())
-        if layer.attention:
-            labels.attentions.append((layer.attention.kind, (), ()))
-        labels.scorers += [(one.kind, ()) for one in layer.scorers]
-        labels.collectives += [(f"{one.operation} over {one.group}", ()) for one in layer.collectives]
+        """The labels come with the laws that they name."""
+
+    def _head(self, plan: Plan, switches: LawSwitches) -> dict[str, Any]:
+        row = super()._head(plan, switches)
+        self.labels = Labels(
+            gemm=(),
+            host=(),
+            peak_flops=self.labels.peak_flops,
+            gather=self._names(("all_gather", "nccl")),
+            head=self._names(("gemm", "bf16")),
+            launch=self._host_constants.names(*HOST_TIMES),
+            **self._behind,
+        )
+        return row
 
     def _scans(self, scorer: Any) -> bool:
         return True
@@ -119,30 +136,68 @@ class MeasuredSpec(Spec):
 
     # ---- laws ------------------------------------------------------------------------------------------------
 
-    def _law(self, array: str, primitive: str, suffix: str, extra: dict[str, float] | None = None) -> int:
+    def _law(self, array: str, primitive: str, suffix: str) -> int:
         """Place of a law in its array, added when it is first asked for."""
-        key = (array, primitive, suffix)
+        values, found = self._found.law(primitive, suffix)
+        return self._placed(array, (primitive, suffix), values, {"peak_flops": _peak(self._chip, found, primitive)})
+
+    def _placed(self, array: str, key: tuple[object, ...], values: Law, facts: dict[str, float]) -> int:
+        key = (array, *key)
         if key not in self._law_places:
-            values, found = self._found.law(primitive, suffix)
-            row: dict[str, Any] = _in_si(values)
-            if array == "link_laws":
-                link = self._chip.intra_node_bw_gbps * 1e9
-                row["bytes_per_second"] = link * row.pop("link_efficiency")
-            else:
-                row["peak_flops"] = _peak(self._chip, found, primitive)
-            row.update(extra or {})
             self._law_places[key] = len(self._law_rows[array])
-            self._law_rows[array].append(row)
+            self._law_rows[array].append(_in_si(values) | facts)
         return self._law_places[key]
 
-    def _link(self, operation: str, group: str) -> int:
-        own = operation == "all_reduce" and own_all_reduce(self._resolved, group)
-        return self._law("link_laws", operation, "graph" if own else "nccl", {"volume": VOLUMES[operation]})
+    def _stream(self, primitive: str, suffix: str, width: float, regroups: bool = False) -> int:
+        """The law of streams of heads this wide, which are what its coefficients are linear in."""
+        values, found = self._found.law(primitive, suffix)
+        values = over_heads(values, width, regroups)
+        facts = {"peak_flops": _peak(self._chip, found, primitive)}
+        return self._placed("stream_laws", (primitive, suffix, width, regroups), values, facts)
+
+    def _reduced_by(self, operation: str, group: str) -> dict[str, float]:
+        """One collective: a kernel of the engine's own up to a size, NCCL beyond."""
+        layout, engine = self._resolved.layout, self._resolved.pool.engine
+        most = own_all_reduce_bytes(layout, engine, self._chip, group) if operation == "all_reduce" else 0.0
+        nccl = self._link(operation, "nccl", group)
+        if not most:
+            return {"law": nccl, "large_law": nccl, "most_bytes": EVERY_SIZE}
+        return {"law": self._link(operation, "graph", group), "large_law": nccl, "most_bytes": most}
+
+    def _link(self, operation: str, suffix: str, group: str) -> int:
+        ranks = self._resolved.layout.groups[group].width
+        values, share = over_links(self._found.law(operation, suffix)[0], ranks)
+        facts = {"volume": VOLUMES[operation], "bytes_per_second": self._chip.intra_node_bw_gbps * 1e9 * share}
+        return self._placed("link_laws", (operation, suffix, ranks), values, facts)
 
     def _matrix(self, matrix: Matrix) -> int:
         law = self._law("matrix_laws", "gemm", matrix.format)
         self._matrix_rows.append({"law": law, "n": matrix.n, "k": matrix.k, "weight_bytes": matrix.weight_bytes})
         return len(self._matrix_rows) - 1
+
+    # ---- the coefficients behind ----------------------------------------------------------------------------
+
+    def _names(self, *laws: tuple[str, str]) -> tuple[str, ...]:
+        """The coefficients of laws, and the one that scales every kernel."""
+        found = dict.fromkeys(name for law in laws for name in self._found.names(*law))
+        return (*found, *self._host_constants.names("kernel_scale"))
+
+    def _name_layer(self, layer: LayerPlan, own: MeasuredLayer) -> None:
+        behind, attention, mixer = self._behind, own.attention, own.recurrent
+        behind["layers"].append(layer.id)
+        behind["dense"].append(self._names(*(("gemm", matrix.format) for matrix in own.matrices)))
+        phases = [(f"{mixer.kind}_{phase}", "bf16") for phase in ("decode", "prefill")] if mixer else []
+        behind["recurrent"].append(self._names(*phases))
+        if attention and layer.attention:
+            decode, prefill = ((name, attention.format) for name in (attention.decode, attention.prefill))
+            behind["attentions"].append((layer.attention.kind, self._names(decode), self._names(prefill)))
+        behind["scorers"] += [(one.kind, self._names(("indexer", "fp8"))) for one in layer.scorers]
+        shape = self._host_constants.names("shape")
+        behind["experts"] += [(*self._names(("experts", one.format)), *shape) for one in own.experts]
+        behind["collectives"] += [
+            (f"{one.operation} over {one.group}", self._names((one.operation, "graph"), (one.operation, "nccl")))
+            for one in layer.collectives
+        ]
 
     # ---- parts -----------------------------------------------------------------------------------------------
 
@@ -164,26 +219,26 @@ class MeasuredSpec(Spec):
         self._parts["layers"].append(row)
         self._measure_attention(own)
         for scorer in own.scorers:
-            law = self._law("stream_laws", "indexer", "fp8")
+            law = self._stream("indexer", "fp8", scorer.width)
             self._parts["scorers"].append({"law": law, "flops": scorer.flops_per_pair})
         self._measure_experts(layer, own)
         for one in layer.collectives:
-            self._parts["collectives"].append({"law": self._link(one.operation, one.group)})
+            self._parts["collectives"].append(self._reduced_by(one.operation, one.group))
 
     def _measure_attention(self, own: MeasuredLayer) -> None:
         attention = own.attention
         if attention is None:
             return
+        decode = self._stream(attention.decode, attention.format, attention.head_dim, attention.regroups)
         streams = attention.prefill == "sparse"
+        prefill = decode if streams else self._law("tile_laws", attention.prefill, attention.format)
         self._parts["attentions"].append(
             {
-                "decode_law": self._law("stream_laws", attention.decode, attention.format),
-                "prefill_law": self._law(
-                    "stream_laws" if streams else "tile_laws", attention.prefill, attention.format
-                ),
+                "decode_law": decode,
+                "prefill_law": prefill,
                 "prefill_streams": int(streams),
                 "heads": attention.heads,
-                "kv_heads": attention.kv_heads,
+                "kv_heads": attention.streams,
                 "head_dim": attention.head_dim,
                 "decode_bytes": attention.decode_bytes,
                 "decode_flops": attention.decode_flops,
@@ -232,16 +287,10 @@ class MeasuredSpec(Spec):
         }
 
     def _measured_host(self) -> dict[str, float]:
-        values = self._host_constants.values
-        prepared = self._resolved.resolution.async_scheduling
-        return {
-            "kernel_scale": values["kernel_scale"],
-            "layer": values["layer"] * 1e-6,
-            "prompt_step": values["prompt_step"] * 1e-6,
-            "prompt_token": values["prompt_token"] * 1e-6,
-            "unprepared_step": 0.0 if prepared else values["unprepared_step"] * 1e-6,
-            "unprepared_request": 0.0 if prepared else values["unprepared_request"] * 1e-6,
-        }
+        values = {name: self._host_constants.values[name] * 1e-6 for name in HOST_TIMES}
+        if self._resolved.resolution.async_scheduling:
+            values["unprepared_step"] = values["unprepared_request"] = 0.0
+        return {"kernel_scale": self._host_constants.values["kernel_scale"], **values}
 
 
 def _in_si(values: Law) -> dict[str, Any]:

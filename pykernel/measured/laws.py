@@ -51,6 +51,11 @@ OTHER_PRIMITIVES = {
 }
 """The primitive that stands in where one is not measured on a part at all."""
 
+PCIE_GBPS = 64.0
+"""One direction of PCIe Gen5 x16; links of a part that are no faster are PCIe."""
+SWITCH_RANKS = 2
+"""Parts that hang from one PCIe switch of a server without NVLink."""
+
 Law = Mapping[str, float]
 
 
@@ -92,6 +97,10 @@ class MeasuredLaws:
                 f"{PREFIX}_{asked}", found, f"{asked} is not measured on {self.part}; the nearest that is"
             )
 
+    def names(self, primitive: str, suffix: str) -> list[str]:
+        """The coefficients behind a law that was asked for."""
+        return [entry.name for entry in self.entries.get(self.used.get(f"{primitive}_{suffix}", ""), {}).values()]
+
     def origins(self) -> list[CoefficientOrigin]:
         """Every coefficient of the laws that were asked for, by name."""
         found = []
@@ -102,12 +111,34 @@ class MeasuredLaws:
         return found
 
 
+def over_heads(values: Law, width: float, regroups: bool) -> Law:
+    """A law of streams at one width of head; `regroups` where the heads of a group are copied together first."""
+    own = dict(values)
+    own["floor"] += own.pop("per_width", 0.0) * width
+    own["per_stream"] += own.pop("per_stream_width", 0.0) * width
+    if not regroups:
+        own.pop("regroup", None)
+    return own
+
+
+def over_links(values: Law, ranks: int) -> tuple[Law, float]:
+    """A law of links among so many ranks, and the fraction of its link that each gets: those that no PCIe switch holds
+    together share the bridge of their host."""
+    own = dict(values)
+    share, bridge = own.pop("link_efficiency"), own.pop("bridge_efficiency", None)
+    return own, share if bridge is None or ranks <= SWITCH_RANKS else bridge / ranks
+
+
 @dataclass(frozen=True, slots=True)
 class HostConstants:
     """What no kernel table holds, fitted to served rows: microseconds, and the share of the kernels' sum."""
 
     values: Mapping[str, float]
     origins: tuple[CoefficientOrigin, ...]
+
+    def names(self, *wanted: str) -> tuple[str, ...]:
+        """The full names of these constants."""
+        return tuple(one.name for one in self.origins if one.name.rsplit(".", 1)[1] in wanted)
 
 
 def measured_laws(chip: Chip, record: Record) -> MeasuredLaws:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.documents import Chip, Inputs
-from pykernel.measured.engine_way import engine_inputs, engine_plan
+from pykernel.measured.engine_way import engine_inputs, engine_plan, replicates_queries, runs_flash_attention_2
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
 from pykernel.plan import Plan, make_plan
 from pykernel.resolve import Resolved, resolve
@@ -31,11 +31,18 @@ class Operations:
 
 def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     """The operations of a deployment. Raises as `pykernel.resolve.resolve` does."""
-    inputs = engine_inputs(inputs)
+    stated, inputs = inputs, engine_inputs(inputs)
     resolved = resolve(inputs)
     assert inputs.model is not None and inputs.chip is not None
-    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.model.global_.hidden_size)
-    measured = make_measured_plan(inputs.model, plan, resolved)
+    hidden_size, replicated = inputs.model.global_.hidden_size, replicates_queries(stated)
+    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, hidden_size, replicated)
+    measured = make_measured_plan(
+        inputs.model,
+        plan,
+        resolved,
+        windowed_heads_alone=runs_flash_attention_2(inputs.chip, resolved),
+        query_copies=resolved.layout.dcp if replicated else 1,
+    )
     return Operations(resolved, plan, measured, tuple(_captured(resolved, inputs.chip)))
 
 

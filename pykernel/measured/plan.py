@@ -33,7 +33,9 @@ class MeasuredAttention:
 
     decode, prefill : primitives of its two kernels.
     format : of the cache, `bf16` or `fp8`.
-    heads, kv_heads : of this rank; head_dim is half of what a query and its value together are wide in a prefill.
+    heads : of this rank; head_dim is half of what a query and its value together are wide in a prefill.
+    kv_heads : of this rank. streams : the same, or its query heads where a decode runs each for itself.
+    regroups : whether a decode copies the query heads of a group together first.
     decode_bytes, decode_flops : of one cached token read by one query row.
     prefill_flops : of one query-key pair.
     query_bytes, kv_bytes : moved by a prefill for each of its tokens.
@@ -44,6 +46,8 @@ class MeasuredAttention:
     format: str
     heads: float
     kv_heads: float
+    streams: float
+    regroups: bool
     head_dim: float
     decode_bytes: float
     decode_flops: float
@@ -54,9 +58,10 @@ class MeasuredAttention:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredScorer:
-    """The indexer of a layer: FLOP of one score, on one rank; the top-k is in its law."""
+    """The indexer of a layer: FLOP of one score, on one rank, and width of its heads; the top-k is in its law."""
 
     flops_per_pair: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,13 @@ class MeasuredPlan:
     head: Matrix | None
 
 
-def make_measured_plan(model: ModelGraph, plan: Plan, resolved: Resolved) -> MeasuredPlan:
-    """The kernels of a resolved deployment, in the order of `plan`."""
+def make_measured_plan(
+    model: ModelGraph, plan: Plan, resolved: Resolved, windowed_heads_alone: bool = False, query_copies: int = 1
+) -> MeasuredPlan:
+    """The kernels of a resolved deployment, in the order of `plan`. `windowed_heads_alone` where decodes under a window
+    run each query head for itself; `query_copies` is how many ranks' queries of latent attention each rank projects."""
     formats = formats_of(model, resolved.facts, resolved.precision)
-    planner = _Planner(model.global_.hidden_size, resolved, formats)
+    planner = _Planner(model.global_.hidden_size, resolved, formats, windowed_heads_alone, query_copies)
     facts = resolved.facts
     head = next((node for node in model.head if node.op == "GEMM"), None)
     return MeasuredPlan(
@@ -118,6 +126,8 @@ class _Planner:
     hidden: int
     resolved: Resolved
     formats: Formats
+    windowed_heads_alone: bool
+    query_copies: int
 
     @property
     def tp(self) -> int:
@@ -142,7 +152,7 @@ class _Planner:
             elif node.op == "Attention" and node is kind.primary:
                 layer.attention = self.attention(node)
             elif node.op == "Attention" and node.role:
-                layer.scorers.append(MeasuredScorer(2.0 * node.n_q * node.d_h))
+                layer.scorers.append(MeasuredScorer(2.0 * node.n_q * node.d_h, node.d_h))
             elif node.op == "RecurrentUpdate":
                 if not layer.matrices:  # graphs leave out the projection into a mixer and its gate
                     width = node.intermediate_size + node.n_heads * node.state_size
@@ -152,10 +162,12 @@ class _Planner:
 
     def gemm(self, node: Node, in_mixer: bool, latent: bool) -> Matrix:
         stored = self.formats.stored(node, in_mixer)
-        if latent and in_mixer and node.k == self.hidden:
-            return self.matrix(node.n, node.k, stored)  # latent down-projections are replicated
+        if latent and in_mixer and (node.k == self.hidden or node.role.startswith("index")):
+            return self.matrix(node.n, node.k, stored)  # latent down-projections and indexers are replicated
         if latent and in_mixer and node.k < self.hidden and node.role == "kv_b_proj":
             stored = "bf16"  # absorbed into the query and the output as 16-bit copies
+        if latent and in_mixer and node.role == "q_b_proj":
+            return self.matrix(node.n / self.tp * self.query_copies, node.k, stored)
         column = node.n != self.hidden and (node.k == self.hidden or (latent and in_mixer))
         if column:
             return self.matrix(node.n / self.tp, node.k, stored)
@@ -196,6 +208,8 @@ class _Planner:
                 format="fp8" if sparse else format_,
                 heads=heads,
                 kv_heads=1.0,
+                streams=1.0,
+                regroups=False,
                 head_dim=width,
                 decode_bytes=node.d_h * element,
                 decode_flops=2.0 * heads * (node.d_h + rank),
@@ -204,12 +218,15 @@ class _Planner:
                 kv_bytes=4.0 * heads * width,
             )
         kv_heads = max(node.n_kv // self.tp, 1)
+        alone = self.windowed_heads_alone and node.window > 0
         return MeasuredAttention(
             decode="decode",
             prefill="prefill",
             format=format_,
             heads=heads,
             kv_heads=kv_heads,
+            streams=heads if alone else kv_heads,
+            regroups=not alone and 1 < kv_heads < heads,
             head_dim=node.d_h,
             decode_bytes=2.0 * kv_heads * node.d_h * element,
             decode_flops=4.0 * heads * node.d_h,

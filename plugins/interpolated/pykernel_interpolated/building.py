@@ -6,7 +6,6 @@ from pykernel.collectives import CollectivePlan
 from pykernel.documents import Chip
 from pykernel.fit.tables import Tables
 from pykernel.interface import CoefficientOrigin
-from pykernel.measured.engine_way import own_all_reduce
 from pykernel.measured.flattening import VOLUMES
 from pykernel.measured.formats import STORED_BYTES
 from pykernel.measured.operations import Operations
@@ -128,7 +127,7 @@ class Builder:
 
     def _link(self, plan: CollectivePlan) -> Link:
         group = self.resolved.layout.groups[plan.group]
-        own = plan.operation == "all_reduce" and own_all_reduce(self.resolved, plan.group)
+        own = plan.operation == "all_reduce" and plan.on_sm
         kernel = "graph" if own else "nccl"
         self._note(plan.operation, kernel)
         crossing = VOLUMES[plan.operation] * (group.width - 1) / group.width

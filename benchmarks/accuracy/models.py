@@ -7,25 +7,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import pykernel
-from benchmarks.accuracy.roofline import roofline_kernel
 from benchmarks.accuracy.rows import Row, inputs_of
 from benchmarks.accuracy.simulator import Floats, Step
 from pykernel.kernel import Kernel
-from pykernel.switches import NEWEST, LawSwitches
+from pykernel.switches import LawSwitches
 
 Pricer = Callable[[Sequence[Step]], Floats]
 """Seconds of each of some steps."""
 
 
 def kernel_of(name: str, row: Row) -> pykernel.CostModel:
-    """The cost model of a row's deployment. Raises a `PykernelError`, `KeyError` or `OSError` where there is none."""
+    """The cost model of a row's deployment. Raises a `PykernelError` where there is none."""
     inputs = inputs_of(row)
     if name == "calibrated":
         return Kernel(inputs, switches=LawSwitches(measured=True, engine=row.backend))
-    if name == "blis":
-        return Kernel(inputs, switches=NEWEST)
-    if name == "roofline":
-        return roofline_kernel(inputs)
     if name == "interpolated":
         from pykernel_interpolated.model import Interpolated  # a plug-in, of which the row's engine can be asked
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from benchmarks.accuracy.cells import Cells, read_cells
 from pykernel.documents import (
     Cluster,
     Deployment,
@@ -22,6 +23,7 @@ from pykernel.documents import coefficients as coefficient_files
 from pykernel.documents.hardware import Chip, load_chip
 from pykernel.documents.repos import load_model
 from pykernel.documents.rules import rules
+from pykernel.errors import ArgumentError
 
 ENGINE_VERSION = "0.29.0"
 """The rules pack that all rows are resolved with; their engines are older."""
@@ -106,42 +108,43 @@ class Row:
         return tuple(int(part) for part in self.version.split(".")[:2]) >= (0, 14)
 
 
+COLUMNS = (
+    "id", "split", "model", "prec", "system", "backend", "backend_version", "isl", "osl", "isl_mean", "osl_mean", "C",
+    "tp", "dp", "ep", "kv", "mbt", "silicon_ttft_ms", "silicon_tpot_ms",
+)  # fmt: skip
+
+
 def read_rows(path: str | Path, split: str = "") -> list[Row]:
-    """The rows of a file with the columns of `measured.csv`, of one split or of all; other columns are ignored."""
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [_row(entry) for entry in csv.DictReader(file)]
+    """The rows of a file with the columns of `measured.csv`, of one split or of all; other columns are ignored.
+
+    Raises `ArgumentError` with the line and the column that cannot be read, `OSError` where there is no file.
+    """
+    rows = [_row(cells) for cells in read_cells(path, COLUMNS)]
     return [row for row in rows if not split or row.split == split]
 
 
-def _row(entry: dict[str, str]) -> Row:
-    def whole(name: str, default: int = 0) -> int:
-        return int(float(entry.get(name) or default))
-
-    def number(name: str) -> float:
-        text = entry.get(name) or "nan"
-        return float(text)
-
-    isl, osl = whole("isl"), whole("osl")
+def _row(cells: Cells) -> Row:
+    isl, osl = cells.whole("isl"), cells.whole("osl")
     return Row(
-        id=entry["id"],
-        split=entry.get("split", ""),
-        model=entry["model"],
-        precision=entry["prec"],
-        system=entry["system"],
-        backend=entry["backend"],
-        version=entry.get("backend_version", ""),
+        id=cells.text("id"),
+        split=cells.text("split", ""),
+        model=cells.text("model"),
+        precision=cells.text("prec"),
+        system=cells.text("system"),
+        backend=cells.text("backend"),
+        version=cells.text("backend_version", ""),
         isl=isl,
         osl=osl,
-        isl_mean=float(entry.get("isl_mean") or isl),
-        osl_mean=float(entry.get("osl_mean") or osl),
-        concurrency=max(whole("C", 1), 1),
-        tp=max(whole("tp", 1), 1),
-        dp=max(whole("dp", 1), 1),
-        ep=max(whole("ep", 1), 1),
-        kv=entry.get("kv", "auto") or "auto",
-        budget=whole("mbt") or DEFAULT_BUDGET,
-        ttft_ms=number("silicon_ttft_ms"),
-        tpot_ms=number("silicon_tpot_ms"),
+        isl_mean=cells.number("isl_mean", isl),
+        osl_mean=cells.number("osl_mean", osl),
+        concurrency=cells.whole("C"),
+        tp=cells.whole("tp", 1),
+        dp=cells.whole("dp", 1),
+        ep=cells.whole("ep", 1),
+        kv=cells.text("kv", "auto"),
+        budget=cells.whole("mbt", DEFAULT_BUDGET),
+        ttft_ms=cells.number("silicon_ttft_ms", math.nan),
+        tpot_ms=cells.number("silicon_tpot_ms"),
     )
 
 
@@ -149,7 +152,9 @@ def _row(entry: dict[str, str]) -> Row:
 
 
 def inputs_of(row: Row) -> Inputs:
-    """The documents of a row's deployment. Raises `KeyError` or `OSError` for a part or model that is not known."""
+    """The documents of a row's deployment. Raises `ArgumentError` for a part or model that is not known."""
+    if row.system not in CHIPS:
+        raise ArgumentError(f"no part is known as {row.system}; known are {', '.join(sorted(CHIPS))}")
     chip = _chip(CHIPS[row.system])
     model = _model(MODELS.get(row.model, row.model))
     per_node = chip.gpus_per_node or 8
@@ -196,7 +201,7 @@ def _model(name: str) -> ModelGraph:
     for root in (Repos().catalog_root() / "models", Path(__file__).parent / "models"):
         if (root / name / "graph.yaml").is_file():
             return load_model(root / name / "graph.yaml")
-    raise KeyError(f"no model graph of {name}")
+    raise ArgumentError(f"no model graph of {name}")
 
 
 @cache

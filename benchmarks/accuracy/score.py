@@ -15,53 +15,23 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.accuracy import peer
 from benchmarks.accuracy.models import Pricer, kernel_of, pricer
 from benchmarks.accuracy.rows import Row, read_rows
 from benchmarks.accuracy.simulator import Schedule, latencies, schedule
 from benchmarks.accuracy.steady import steady_tpot
-from pykernel.errors import PykernelError
+from benchmarks.accuracy.summary import Prediction, better, grouped, refusals, summarize
+from pykernel.c_model import SHARED_LIBRARY
+from pykernel.errors import ArgumentError, PykernelError
 
 COLUMNS = (
     "id", "split", "backend", "system", "model", "prec", "measured_tpot_ms", "predicted_tpot_ms",
     "measured_ttft_ms", "predicted_ttft_ms", "steady_tpot_ms", "refused",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A model's answer to one row, milliseconds; NaN where it did not answer, then `refused` says why."""
-
-    row: Row
-    tpot_ms: float
-    ttft_ms: float
-    steady_ms: float
-    refused: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Errors over some rows, fractions. `group_macro` is the headline; `signed` is the mean of signed errors."""
-
-    rows: int
-    answered: int
-    group_macro: float
-    mape: float
-    median: float
-    p90: float
-    signed: float
-    ttft_group_macro: float
-    ttft_mape: float
-    simulator_to_steady: float
-
-    @property
-    def coverage(self) -> float:
-        return self.answered / self.rows if self.rows else float("nan")
 
 
 class Runs:
@@ -81,63 +51,52 @@ class Runs:
         return self._known[key]
 
 
-def predict(rows: Iterable[Row], name: str) -> Iterator[Prediction]:
-    """A model's answers to rows, in their order."""
+def require(name: str) -> None:
+    """Raises `ArgumentError` with what there is for a model that is not installed."""
+    if name == peer.NAME:
+        peer.installed()
+    elif not name.endswith(SHARED_LIBRARY):
+        from pykernel.registry import installed
+
+        installed().find("cost_models", name)
+
+
+def predict(rows: Sequence[Row], name: str, progress: Callable[[int], None] = lambda count: None) -> list[Prediction]:
+    """A model's answers to rows, in their order; `progress` is called with how many rows are done."""
+    if name == peer.NAME:
+        return better(*(list(_predicted(rows, partial(peer.pricer, label=label), progress)) for label in peer.LABELS))
+    return list(_predicted(rows, lambda row: pricer(kernel_of(name, row)), progress))
+
+
+def _predicted(
+    rows: Sequence[Row], pricer_of: Callable[[Row], Pricer], progress: Callable[[int], None]
+) -> Iterator[Prediction]:
     runs, pricers = Runs(), dict[tuple[object, ...], Pricer | str]()
-    for row in rows:
+    for count, row in enumerate(rows, 1):
         known = pricers.get(row.deployment)
         if known is None:
-            known = pricers[row.deployment] = _pricer_of(row, name)
-        if isinstance(known, str):
-            yield Prediction(row, float("nan"), float("nan"), float("nan"), known)
-            continue
-        found = latencies(runs.of(row), known)
-        yield Prediction(row, found.tpot * 1e3, found.ttft * 1e3, steady_tpot(row, known) * 1e3)
+            known = pricers[row.deployment] = _made(row, pricer_of)
+        yield Prediction(row, refused=known) if isinstance(known, str) else _answer(row, known, runs)
+        progress(count)
 
 
-def _pricer_of(row: Row, name: str) -> Pricer | str:
+def _made(row: Row, pricer_of: Callable[[Row], Pricer]) -> Pricer | str:
     try:
-        return pricer(kernel_of(name, row))
-    except (PykernelError, KeyError, OSError) as error:
-        return str(error).splitlines()[0]
+        return pricer_of(row)
+    except PykernelError as error:
+        return _reason(error)
 
 
-def summarize(predictions: Sequence[Prediction]) -> Summary:
-    """The errors of a model over rows."""
-    answered = [p for p in predictions if np.isfinite(p.tpot_ms) and np.isfinite(p.row.tpot_ms)]
-    errors = np.array([p.tpot_ms / p.row.tpot_ms - 1 for p in answered])
-    first = [(p.row.group, p.ttft_ms / p.row.ttft_ms - 1) for p in answered if p.row.ttft_ms > 0]
-    ratios = np.array([p.tpot_ms / p.steady_ms - 1 for p in answered])
-    if not answered:
-        nan = float("nan")
-        return Summary(len(predictions), 0, nan, nan, nan, nan, nan, nan, nan, nan)
-    return Summary(
-        rows=len(predictions),
-        answered=len(answered),
-        group_macro=_macro([(p.row.group, error) for p, error in zip(answered, errors, strict=True)]),
-        mape=float(np.mean(np.abs(errors))),
-        median=float(np.median(np.abs(errors))),
-        p90=float(np.quantile(np.abs(errors), 0.9)),
-        signed=float(np.mean(errors)),
-        ttft_group_macro=_macro(first),
-        ttft_mape=float(np.mean([abs(error) for _, error in first])) if first else float("nan"),
-        simulator_to_steady=float(np.median(np.abs(ratios))),
-    )
+def _answer(row: Row, price: Pricer, runs: Runs) -> Prediction:
+    try:
+        found = latencies(runs.of(row), price)
+        return Prediction(row, found.tpot * 1e3, found.ttft * 1e3, steady_tpot(row, price) * 1e3)
+    except PykernelError as error:
+        return Prediction(row, refused=_reason(error))
 
 
-def _macro(errors: Sequence[tuple[object, float]]) -> float:
-    groups: dict[object, list[float]] = {}
-    for group, error in errors:
-        groups.setdefault(group, []).append(abs(error))
-    return float(np.mean([np.mean(own) for own in groups.values()])) if groups else float("nan")
-
-
-def by_group(predictions: Sequence[Prediction]) -> dict[tuple[str, ...], Summary]:
-    """The errors of each group, in the order of their names."""
-    groups: dict[tuple[str, ...], list[Prediction]] = {}
-    for prediction in predictions:
-        groups.setdefault(prediction.row.group, []).append(prediction)
-    return {group: summarize(groups[group]) for group in sorted(groups)}
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] or type(error).__name__
 
 
 def write(predictions: Iterable[Prediction], path: str | Path) -> None:
@@ -151,44 +110,73 @@ def write(predictions: Iterable[Prediction], path: str | Path) -> None:
 
 def report(predictions: Sequence[Prediction]) -> Iterator[str]:
     """The scores as text, a line each; the last one is the headline."""
-    for group, own in by_group(predictions).items():
+    for group, members in grouped(predictions).items():
+        own = summarize(members)
         yield (
             f"{' '.join(group):45s} {own.answered:4d} of {own.rows:4d} rows  TPOT {own.mape:6.1%} "
             f"(signed {own.signed:+6.1%})  TTFT {own.ttft_mape:6.1%}"
         )
     total = summarize(predictions)
     yield f"coverage: {total.coverage:.1%} of {total.rows} rows"
+    for reason, count in refusals(predictions):
+        yield f"not answered: {count} rows: {reason}"
     yield (
         f"TPOT: row MAPE {total.mape:.1%}, median {total.median:.1%}, p90 {total.p90:.1%}, "
         f"signed mean {total.signed:+.1%}"
     )
     yield f"TTFT: group-macro MAPE {total.ttft_group_macro:.1%}, row MAPE {total.ttft_mape:.1%}"
-    yield f"simulator against steady formula: median difference {total.simulator_to_steady:.1%}"
+    yield (
+        f"steady formula: TPOT group-macro MAPE {total.steady_group_macro:.1%}, row MAPE {total.steady_mape:.1%}, "
+        f"median difference from the simulator {total.simulator_to_steady:.1%}"
+    )
     yield f"group-macro TPOT MAPE: {100 * total.group_macro:.1f} %"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.score", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy.score",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rows", required=True, metavar="FILE", help="measured rows, CSV with a header")
-    parser.add_argument("--model", default="calibrated", metavar="NAME", help="cost model (default: calibrated)")
+    parser.add_argument(
+        "--model", default="calibrated", metavar="NAME", help=f"cost model, or {peer.NAME} (default: calibrated)"
+    )
     parser.add_argument("--split", default="", metavar="NAME", help="score the rows of this split alone")
     parser.add_argument("--backend", default="", metavar="NAME", help="score the rows of this engine alone")
-    parser.add_argument("--out", metavar="FILE", help="write one prediction a row")
+    parser.add_argument("--out", metavar="FILE", help="write one prediction a row, CSV")
     options = parser.parse_args(argv)
-    rows = [row for row in read_rows(options.rows, options.split) if options.backend in ("", row.backend)]
-    if not rows:
-        parser.error(f"{options.rows} has no row of split {options.split!r} and backend {options.backend!r}")
-    predictions: list[Prediction] = []
-    started = time.monotonic()
-    for prediction in predict(rows, options.model):
-        predictions.append(prediction)
-        if sys.stderr.isatty() and len(predictions) % 10 == 0:
-            print(f"\r{len(predictions)}/{len(rows)} rows", end="", file=sys.stderr)
-    print(f"{len(rows)} rows in {time.monotonic() - started:.0f} s", file=sys.stderr)
-    if options.out:
-        write(predictions, options.out)
+    try:
+        require(options.model)
+        rows = _chosen(options.rows, options.split, options.backend)
+        started = time.monotonic()
+        predictions = predict(rows, options.model, partial(_show, len(rows)))
+        print(f"{len(rows)} rows in {time.monotonic() - started:.0f} s", file=sys.stderr)
+        if options.out:
+            write(predictions, options.out)
+    except (PykernelError, OSError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
     print("\n".join(report(predictions)))
     return 0
+
+
+def _chosen(path: str, split: str, backend: str) -> list[Row]:
+    every = read_rows(path)
+    rows = [row for row in every if split in ("", row.split) and backend in ("", row.backend)]
+    if rows:
+        return rows
+    wanted = " and ".join(f"{name} {value!r}" for name, value in (("split", split), ("backend", backend)) if value)
+    splits, backends = sorted({row.split for row in every}), sorted({row.backend for row in every})
+    raise ArgumentError(
+        f"{path}: no row{wanted and f' of {wanted}'}; it has splits {', '.join(splits) or 'none'} "
+        f"and backends {', '.join(backends) or 'none'}"
+    )
+
+
+def _show(total: int, count: int) -> None:
+    if sys.stderr.isatty() and (count % 10 == 0 or count == total):
+        print(f"\r{count}/{total} rows", end="\n" if count == total else "", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ VENV := .venv
 SANITIZE := build/sanitize
 PEERS := build/peers
 PLUGINS := build/plugins
+SCORE := build/score
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
 CFLAGS_SHARED := $(shell cat csrc/cflags.txt)
 C_SOURCES := $(wildcard csrc/*.c)
@@ -72,11 +73,15 @@ configs: $(VENV)/developed
 	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
 	$(VENV)/bin/pytest tests/derive/test_published_configs.py
 
-# Accuracy on measured serving rows, and the laws' own errors. The data package brings the tables and the raw rows.
-score: $(VENV)/developed
-	$(VENV)/bin/$(PIP) --editable '.[fit]' matplotlib
-	$(VENV)/bin/$(PIP) --no-deps aiconfigurator-core==0.12.0
-	$(VENV)/bin/python -m benchmarks.accuracy.results --rows $(SCORE_ROWS)
+# Accuracy on measured serving rows: ours, plug-ins and the peer, which brings its data and what it needs of PyPI.
+score: $(SCORE)/created $(BUILD_FILES)
+	$(SCORE)/bin/$(PIP) --editable '.[plot]' numpy 'aiconfigurator-core==0.12.0'
+	for plugin in roofline interpolated; do test ! -d plugins/$$plugin || $(SCORE)/bin/$(PIP) ./plugins/$$plugin || exit 1; done
+	$(SCORE)/bin/python -m benchmarks.accuracy.results --rows $(SCORE_ROWS)
+
+$(SCORE)/created: | prerequisites
+	$(PYTHON) -m venv --clear $(SCORE)
+	touch $@
 
 # Refits every coefficient from the tables, then the serving constants from the training rows.
 fit: $(VENV)/developed

@@ -2,123 +2,138 @@
 
     python -m benchmarks.accuracy.results --rows measured.csv --out benchmarks/accuracy
 
-The plots need matplotlib; without it the page has its tables alone.
+Models are scored side by side, one to a process. One that is not installed is named as such on the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-import numpy as np
+from benchmarks.accuracy import plots
+from benchmarks.accuracy.rows import Row, read_rows
+from benchmarks.accuracy.score import predict, require
+from benchmarks.accuracy.summary import Prediction, Summary, grouped, summarize
+from pykernel.errors import ArgumentError
 
-from benchmarks.accuracy.rows import read_rows
-from benchmarks.accuracy.score import Prediction, Summary, by_group, predict, summarize
+MODELS = ("calibrated", "aiconfigurator", "interpolated", "blis", "roofline")
+"""The first is ours and has the plots; the others are what it is held against."""
 
-MODELS = ("calibrated", "blis", "roofline")
-SPLITS = ("train", "val")
-Scores = dict[tuple[str, str], list[Prediction]]
-"""Predictions by model and split."""
+Scores = dict[str, list[Prediction]]
+"""Predictions by model, over the same rows."""
 
 _HEAD = """\
 # Results
 
 Written by `make score`; do not edit. Rows, protocol and what the numbers leave out:
-[docs/accuracy.md](../../docs/accuracy.md). Errors are of the mean time per output token unless
-TTFT is named; the headline is the group-macro MAPE, the mean over (engine, system, model, precision) groups of each
-group's mean absolute percentage error.
+[docs/accuracy.md](../../docs/accuracy.md). Errors are of the mean time per output token unless TTFT is named; the
+headline is the group-macro MAPE, the mean over (engine, system, model, precision) groups of each group's mean absolute
+percentage error. Rows that a model does not answer are in its coverage and in none of its means.
 """
 
 
-def _cell(summary: Summary) -> str:
-    return (
-        f"{summary.group_macro:.1%} | {summary.mape:.1%} | {summary.median:.1%} | {summary.p90:.1%} | "
-        f"{summary.signed:+.1%} | {summary.ttft_group_macro:.1%} | {summary.coverage:.0%}"
-    )
+def _slices(predictions: list[Prediction]) -> Iterator[tuple[str, str, list[Prediction]]]:
+    """Engine and split, in the order of the rows' file, with their predictions."""
+    splits = dict.fromkeys(p.row.split for p in predictions)
+    for backend in sorted({p.row.backend for p in predictions}, reverse=True):
+        for split in splits:
+            own = [p for p in predictions if (p.row.backend, p.row.split) == (backend, split)]
+            if own:
+                yield backend, split, own
 
 
 def _overview(scores: Scores) -> Iterator[str]:
-    yield "| rows | split | model | group-macro | row MAPE | median | p90 | signed mean | TTFT group-macro | coverage |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
-    for engine in ("vllm", "trtllm", "sglang"):
-        for split in SPLITS:
-            for model in MODELS:
-                own = [p for p in scores[model, split] if p.row.backend == engine]
-                if own:
-                    yield f"| {engine} ({len(own)}) | {split} | {model} | {_cell(summarize(own))} |"
+    yield (
+        "| rows | split | model | group-macro | row MAPE | median | p90 | signed mean | TTFT group-macro | coverage | "
+        "steady formula: group-macro | row MAPE |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    for slices in zip(*map(_slices, scores.values()), strict=True):
+        for model, (backend, split, own) in zip(scores, slices, strict=True):
+            yield f"| {backend} ({len(own)}) | {split} | {model} | {_cell(summarize(own))} |"
+
+
+def _cell(s: Summary) -> str:
+    return (
+        f"{s.group_macro:.1%} | {s.mape:.1%} | {s.median:.1%} | {s.p90:.1%} | {s.signed:+.1%} | "
+        f"{s.ttft_group_macro:.1%} | {s.coverage:.0%} | {s.steady_group_macro:.1%} | {s.steady_mape:.1%}"
+    )
 
 
 def _groups(scores: Scores) -> Iterator[str]:
-    yield "| group | split | rows | calibrated | signed | TTFT | blis | roofline |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for split in SPLITS:
-        tables = {model: by_group(scores[model, split]) for model in MODELS}
-        for group, own in tables["calibrated"].items():
-            others = " | ".join(f"{tables[model][group].mape:.0%}" for model in MODELS[1:])
-            yield (
-                f"| {' '.join(group)} | {split} | {own.rows} | {own.mape:.1%} | {own.signed:+.1%} | "
-                f"{own.ttft_mape:.0%} | {others} |"
-            )
+    first, *others = scores
+    yield f"| group | split | rows | {first} | signed | TTFT | {' | '.join(others)} |"
+    yield "|---" * (6 + len(others)) + "|"
+    tables = {model: grouped(predictions) for model, predictions in scores.items()}
+    for group, members in tables[first].items():
+        own = summarize(members)
+        rest = [summarize(tables[model][group]) for model in others]
+        cells = [f"{one.mape:.0%}" + (f" of {one.coverage:.0%}" if one.coverage < 1 else "") for one in rest]
+        splits = ", ".join(dict.fromkeys(p.row.split for p in members))
+        yield (
+            f"| {' '.join(group)} | {splits} | {own.rows} | {own.mape:.1%} | {own.signed:+.1%} | {own.ttft_mape:.0%} | "
+            f"{' | '.join(cells)} |"
+        )
 
 
 def _steady(scores: Scores) -> Iterator[str]:
-    for split in SPLITS:
-        own = [p for p in scores["calibrated", split] if p.row.backend == "vllm"]
+    first = next(iter(scores))
+    for backend, split, own in _slices(scores[first]):
         apart = summarize(own).simulator_to_steady
-        yield f"- {split}: simulator and steady formula differ by {apart:.1%} in the median on vLLM rows"
+        yield f"- {backend} {split}: simulator and steady formula differ by {apart:.1%} in the median"
 
 
-def _plots(scores: Scores, folder: Path) -> list[str]:
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        return []
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+def page(scores: Scores, missing: dict[str, str], images: Sequence[str]) -> str:
+    """RESULTS.md; `missing` are models that were not scored, and why."""
+    lines = [_HEAD, *_overview(scores), ""]
+    lines += [f"Not scored: {model} ({reason})." for model, reason in missing.items()] + [""] * bool(missing)
+    lines += [f"With {next(iter(scores))}:", "", *_steady(scores), ""]
+    lines += [f"![{Path(image).stem.replace('-', ' ')}]({image})" for image in images]
+    return "\n".join([*lines, "", "## By group", "", *_groups(scores)]) + "\n"
 
-    every = [p for split in SPLITS for p in scores["calibrated", split] if np.isfinite(p.tpot_ms)]
-    engines = ("vllm", "trtllm", "sglang")
-    figure, axes = plt.subplots(figsize=(5, 5))
-    for engine in engines:
-        own = [p for p in every if p.row.backend == engine]
-        axes.plot([p.row.tpot_ms for p in own], [p.tpot_ms for p in own], ".", markersize=3, label=engine)
-    axes.plot([1, 300], [1, 300], "k-", linewidth=0.5)
-    axes.set(xscale="log", yscale="log", xlabel="measured TPOT, ms", ylabel="predicted TPOT, ms")
-    axes.legend()
-    figure.savefig(folder / "predicted-measured.png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for engine in engines:
-        own = [p for p in every if p.row.backend == engine]
-        counts = sorted({p.row.concurrency for p in own})
-        means = [np.mean([abs(p.tpot_ms / p.row.tpot_ms - 1) for p in own if p.row.concurrency == c]) for c in counts]
-        axes.plot(counts, 100 * np.array(means), "o-", label=engine)
-    axes.set(xscale="log", xlabel="concurrency", ylabel="TPOT MAPE, %", ylim=(0, None))
-    axes.legend()
-    figure.savefig(folder / "error-by-concurrency.png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-    plt.close("all")
-    return [
-        "![predicted against measured](predicted-measured.png)",
-        "![error by concurrency](error-by-concurrency.png)",
-    ]
+
+def score_all(rows: list[Row], models: Sequence[str]) -> Scores:
+    """Every model's predictions, in the order of `models`."""
+    found: Scores = {}
+    started = time.monotonic()
+    with ProcessPoolExecutor() as pool:
+        jobs = {pool.submit(predict, rows, model): model for model in models}
+        for job in as_completed(jobs):
+            model = jobs[job]
+            found[model] = job.result()
+            total = summarize(found[model])
+            seconds = time.monotonic() - started
+            print(
+                f"{model}: group-macro {total.group_macro:.1%} on {total.coverage:.0%} after {seconds:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+    return {model: found[model] for model in models}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.results", description=__doc__.splitlines()[0])
     parser.add_argument("--rows", required=True, metavar="FILE")
     parser.add_argument("--out", default=str(Path(__file__).parent), metavar="DIR")
+    parser.add_argument("--model", action="append", metavar="NAME", help=f"by default {', '.join(MODELS)}")
     options = parser.parse_args(argv)
-    scores: Scores = {}
-    for split in SPLITS:
-        rows = read_rows(options.rows, split)
-        for model in MODELS:
-            scores[model, split] = list(predict(rows, model))
-            total = summarize(scores[model, split])
-            print(f"{model} {split}: {total.group_macro:.1%} on {total.coverage:.0%}", file=sys.stderr, flush=True)
+    rows = read_rows(options.rows)
+    missing: dict[str, str] = {}
+    for model in options.model or MODELS:
+        try:
+            require(model)
+        except ArgumentError as error:
+            missing[model] = str(error)
+            print(f"{model}: not scored: {error}", file=sys.stderr)
+    scores = score_all(rows, [model for model in options.model or MODELS if model not in missing])
     folder = Path(options.out)
-    lines = [_HEAD, *_overview(scores), "", *_steady(scores), "", *_plots(scores, folder), "", "## By group", ""]
-    (folder / "RESULTS.md").write_text("\n".join((*lines, *_groups(scores))) + "\n", encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    images = plots.draw(scores, folder)
+    (folder / "RESULTS.md").write_text(page(scores, missing, images), encoding="utf-8")
     return 0
 
 

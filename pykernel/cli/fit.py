@@ -14,7 +14,7 @@ from pathlib import Path
 from pykernel.cli import UsageError
 
 HELP = """\
-Every law is fitted on a random half of its table's shapes and judged on the other half. Without --tables, the tables
+Every law is fitted on a random half of its table's shapes and judged on the other half. Without DIR, the tables
 of the installed package aiconfigurator-core are read:
 
   pip install 'pykernel-llm[fit]' && pip install --no-deps aiconfigurator-core==0.12.0
@@ -28,7 +28,9 @@ NEEDED = ("numpy", "scipy", "pyarrow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tables", metavar="DIR", help="folder of tables, <part>/<family>/<engine>/<version>/...")
+    parser.add_argument(
+        "tables", metavar="DIR", nargs="?", help="folder of tables, <part>/<family>/<engine>/<version>/..."
+    )
     parser.add_argument("--out", metavar="DIR", default="fitted", help="folder to write to (default: fitted)")
     parser.add_argument("--part", metavar="NAME", action="append", default=[], help="only this part; may be repeated")
     parser.add_argument("--only", metavar="TEXT", default="", help="only laws whose name contains this; no sets then")

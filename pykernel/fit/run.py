@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykernel.documents import CoefficientSet
+from pykernel.errors import ArgumentError
 from pykernel.fit.families import Target, targets
-from pykernel.fit.robust import Fit, fit
+from pykernel.fit.robust import Fit, Sample, fit
 from pykernel.fit.sets import entries, set_of
 from pykernel.fit.tables import PARTS, Tables, chip_of
 
@@ -55,7 +56,7 @@ def _fitted(tables: Tables, jobs: list[tuple[Target, str]], progress: Callable[[
         chip = chip_of(folder)
         target = target.on(chip)
         part = target.part(chip)
-        sample = target.sample(tables, folder) if part.peak_flops > 0 else None
+        sample = _sample(target, tables, folder) if part.peak_flops > 0 else None
         if sample is None or len(sample) < target.least:
             progress(f"[{number}/{len(jobs)}] {target.name} {chip.name}: no table")
             continue
@@ -65,6 +66,13 @@ def _fitted(tables: Tables, jobs: list[tuple[Target, str]], progress: Callable[[
             f"{len(found.held_out)} held out, median {found.median:.1%}, p90 {found.p90:.1%}"
         )
         yield Result(target, chip.name, found, sample.source)
+
+
+def _sample(target: Target, tables: Tables, folder: str) -> Sample | None:
+    try:
+        return target.sample(tables, folder)
+    except KeyError as column:
+        raise ArgumentError(f"the table of {target.name} in {tables.root / folder} has no column {column}") from None
 
 
 def sets(results: list[Result]) -> list[CoefficientSet]:

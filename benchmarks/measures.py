@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import pykernel
-from pykernel import Batch, BatchState, CostModel, Request, StepEstimate
+from pykernel import Batch, BatchState, Kernel, Request, StepEstimate
 from pykernel._native import lib
 
 SCENARIO = "deepseek-v3-h200-fp8-tp8"
@@ -61,8 +61,10 @@ def overhead_ns() -> float:
 
 
 @cache
-def kernel() -> CostModel:
-    return pykernel.open(SCENARIO)
+def kernel() -> Kernel:
+    found = pykernel.open(SCENARIO)
+    assert isinstance(found, Kernel)
+    return found
 
 
 def decodes(count: int) -> list[Request]:

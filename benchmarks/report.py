@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import peers
@@ -61,7 +62,7 @@ def amount(ns: float) -> str:
     return f"{ns:.3g} ns"
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     align = [":--"] + ["--:"] * (len(heads) - 1)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, tuple(align), *rows)) + "\n"
 

@@ -42,7 +42,8 @@ def test_time_from_python(measure: Measure, benchmark: Any) -> None:
 
 @pytest.fixture(scope="module")
 def core_ns() -> dict[str, float]:
-    return times(build())
+    found: dict[str, float] = times(build())
+    return found
 
 
 def test_time_of_the_core(benchmark: Any, core_ns: dict[str, float]) -> None:

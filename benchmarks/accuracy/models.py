@@ -36,7 +36,7 @@ def pricer(kernel: pykernel.CostModel) -> Pricer:
         seconds = np.empty(len(steps))
         for index, step in enumerate(steps):
             batch = pykernel.Batch.from_arrays(step.scheduled, step.computed, step.scheduled + step.computed)
-            kernel.step_time_into(batch, estimate)  # type: ignore[attr-defined]
+            kernel.step_time_into(batch, estimate)
             seconds[index] = estimate.no_overlap_ns * 1e-9
         return seconds
 

@@ -45,5 +45,5 @@ def _loaded_steps(row: Row) -> tuple[float, float, float]:
     arrivals = n / output
     mixed = 1 - math.exp(-arrivals)
     tokens = arrivals / mixed * prompt
-    passes = max(1.0, tokens / room)
-    return min(mixed * passes, 1.0), max(arrivals / mixed / passes, 1.0), min(tokens, room)
+    steps = max(1.0, tokens / room)
+    return min(mixed * steps, 1.0), max(arrivals / mixed / steps, 1.0), min(tokens, room)

@@ -100,9 +100,7 @@ def test_rows_that_are_not_answered_count_against_coverage_and_say_why(command: 
     assert code == 0
     assert "coverage: 25.0% of 4 rows" in printed
     assert "not answered: 2 rows: no model graph of no-such-model" in printed
-    assert any(
-        line.startswith("not answered: 1 rows: no part is known as z80; known are a100_sxm,") for line in printed
-    )
+    assert any(line.startswith("not answered: 1 rows: ") and "z80" in line for line in printed)
     assert printed[-1] == "group-macro TPOT MAPE: 20.0 %"
     with open(tmp_path / "out.csv", newline="") as file:
         assert [row["predicted_tpot_ms"] for row in csv.DictReader(file)] == ["8", "nan", "nan", "nan"]

@@ -4,14 +4,15 @@
 
 A step's price is linear in the constants, and the steps of a closed loop do not depend on their prices, so each row
 gives a few sums once, over which the fit runs in seconds. Only rows of the split `train` are looked at. The kernels'
-scale is fitted on vLLM rows and kept for the other engines, which differ in host constants alone. Needs numpy, scipy.
+scale is fitted on vLLM rows and kept for the other engines, which differ in host constants alone and whose few groups
+are held near vLLM's constants, so that no one kernel's error ends up in them. Needs numpy, scipy.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,16 +20,19 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.accuracy.prototype import Prototype, Steps
-from benchmarks.accuracy.rows import CHIPS, Row, inputs_of, read_rows
+from benchmarks.accuracy.rows import Row, inputs_of, read_rows
 from benchmarks.accuracy.simulator import Floats, Schedule, Step, schedule
-from pykernel.documents import CoefficientSet, Scope
+from pykernel.documents import CoefficientSet, Repos, Scope
 from pykernel.documents.coefficients import Coefficient, CoefficientSource, dump
 from pykernel.fit.sets import rounded
 
 SHAPE = 4.0
 """Shape of the popularity of experts, chosen on validation rows among 1, 4 and 50."""
-TTFT_WEIGHT = 0.3
+TTFT_WEIGHT = 0.2
 """Weight of errors of the time to first token beside those per output token."""
+PRIOR_WEIGHT = 0.1
+"""Weight, for each row, of a constant's logarithmic distance from vLLM's; chosen on validation rows among 0, 0.03, 0.1,
+0.3 and 1."""
 ENGINES = ("vllm", "trtllm", "sglang")
 
 
@@ -52,6 +56,8 @@ UNPREPARED = (
     Constant("unprepared_step", "us_per_step", STEPS, 1e-3),
     Constant("unprepared_request", "us_per_request", REQUESTS, 1e-5),
 )
+ADMISSION = "admission"
+"""From the client to the scheduler and back, seconds of a request that no step holds: it is in TTFT alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,9 @@ def sums_of(rows: Sequence[Row]) -> Sums:
     return Sums(list(rows), np.array(tpot), np.array(ttft))
 
 
-def fit(sums: Sums, scale: float | None) -> dict[str, float]:
-    """The constants in registry units; the kernels' scale too where it is not given. Groups weigh alike."""
+def fit(sums: Sums, near: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The constants in registry units; groups weigh alike. With those of another engine, the kernels' scale is taken
+    from them and the others are held near them."""
     measured = np.array([row.tpot_ms for row in sums.rows]) * 1e-3
     first = np.array([row.ttft_ms for row in sums.rows]) * 1e-3
     unprepared = np.array([not row.asynchronous for row in sums.rows])
@@ -121,39 +128,44 @@ def fit(sums: Sums, scale: float | None) -> dict[str, float]:
 
     def predicted(values: Floats, table: Floats) -> Floats:
         total = values[0] * table[:, KERNELS] + table[:, NORMS]
-        for value, constant in zip(values[1:], constants, strict=True):
+        for value, constant in zip(values[2:], constants, strict=True):
             column = table[:, constant.column]
             total = total + value * (column * unprepared if constant in UNPREPARED else column)
         return np.asarray(total)
 
     known = np.isfinite(first) & (first > 0)
+    centre = np.array([near[constant.name] * 1e-6 if near else constant.start for constant in constants])
+    pull = PRIOR_WEIGHT * np.sqrt(len(sums.rows)) if near else 0.0
 
     def residual(values: Floats) -> Floats:
         tokens = weight * np.log(predicted(values, sums.tpot) / measured)
-        prompts = (weight * np.log(predicted(values, sums.ttft) / np.where(known, first, 1)))[known]
-        return np.concatenate([tokens, TTFT_WEIGHT * prompts])
+        prompts = weight * np.log((values[1] + predicted(values, sums.ttft)) / np.where(known, first, 1))
+        apart = np.log(np.maximum(values[2:] / centre, 1e-9))
+        return np.concatenate([tokens, TTFT_WEIGHT * prompts[known], pull * apart])
 
-    start = np.array([scale or 0.95, *(constant.start for constant in constants)])
+    scale = near["kernel_scale"] if near else 0.95
+    start = np.array([scale, 1e-2, *(constant.start for constant in constants)])
     low, high = np.zeros(len(start)), start * 1000
-    low[0], high[0] = (scale - 1e-9, scale + 1e-9) if scale else (0.3, 1.5)
+    low[0], high[0] = (scale - 1e-9, scale + 1e-9) if near else (0.3, 1.5)
     found = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, x_scale=start).x
-    values = {"kernel_scale": scale or rounded(float(found[0]))}
-    return values | {c.name: rounded(float(v) * 1e6) for c, v in zip(constants, found[1:], strict=True)}
+    names = [ADMISSION, *(constant.name for constant in constants)]
+    values = {name: rounded(float(value) * 1e6) for name, value in zip(names, found[1:], strict=True)}
+    return {"kernel_scale": scale if near else rounded(float(found[0])), **values}
 
 
 def coefficient_set(fitted: dict[str, dict[str, float]], source: str) -> CoefficientSet:
-    parts = sorted({*CHIPS.values(), "a100-80"})
+    parts = sorted(path.stem for path in (Repos().catalog_root() / "hardware").glob("*.yaml"))
     shape = Coefficient(
         "calibrated.routing.shape", SHAPE, "dimensionless", "assumed", False, Scope(hardware=parts),
         rationale="Shape of the gamma distribution of expert popularity, chosen on validation rows among 1, 4 and 50.",
     )  # fmt: skip
-    units = {constant.name: constant.units for constant in (*PREPARED, *UNPREPARED)}
+    units = {constant.name: constant.units for constant in (*PREPARED, *UNPREPARED)} | {ADMISSION: "us_per_request"}
     entries = [shape]
     for engine, values in fitted.items():
         for name, value in values.items():
             entries.append(
                 Coefficient(
-                    f"calibrated.host_{engine}.{name}",
+                    f"calibrated.{'client' if name == ADMISSION else 'host'}_{engine}.{name}",
                     value or 1e-6,
                     units.get(name, "dimensionless"),
                     "measured",
@@ -167,8 +179,8 @@ def coefficient_set(fitted: dict[str, dict[str, float]], source: str) -> Coeffic
 
 _HEADER = """\
 # Serving constants of the measured laws, fitted by benchmarks/accuracy/constants.py to the training rows of the
-# accuracy benchmark; regenerate, do not edit. One set of host constants an engine; kernel_scale is
-# that of vLLM for all three.
+# accuracy benchmark; regenerate, do not edit. One set of host constants an engine; kernel_scale is that of vLLM for
+# all three. client_<engine>.admission is no part of a step: the benchmark adds it to the time to first token.
 # Source: measured serving runs in systems/silicon_sample.csv of PyPI package aiconfigurator-core 0.12.0 (Apache-2.0),
 # most of them SemiAnalysis InferenceX runs (Apache-2.0).
 """
@@ -185,8 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fitted: dict[str, dict[str, float]] = {}
     for engine in ENGINES:
         own = [row for row in rows if row.backend == engine]
-        scale = fitted["vllm"]["kernel_scale"] if fitted else None
-        fitted[engine] = fit(sums_of(own), scale)
+        fitted[engine] = fit(sums_of(own), fitted.get("vllm"))
         # Only vLLM has rows without asynchronous scheduling; what its host then takes stands for the others.
         fitted[engine] = {**{c.name: fitted["vllm"][c.name] for c in UNPREPARED}, **fitted[engine]}
         print(engine, fitted[engine], file=sys.stderr)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
 import pykernel
 from benchmarks.accuracy.rows import Row, inputs_of
 from benchmarks.accuracy.simulator import Floats, Step
+from pykernel.documents import Repos
+from pykernel.documents.coefficients import load
 from pykernel.kernel import Kernel
 from pykernel.switches import LawSwitches
 
@@ -26,6 +29,24 @@ def kernel_of(name: str, row: Row) -> pykernel.CostModel:
 
         return Interpolated(inputs, engine=row.backend)
     return pykernel.new(inputs, model=name)
+
+
+def admission_ms(name: str, row: Row) -> float:
+    """Milliseconds of a request outside the engine's steps, which a model may have beside them."""
+    if name != "calibrated":
+        return 0.0
+    return _admissions().get(row.backend, 0.0)
+
+
+@cache
+def _admissions() -> dict[str, float]:
+    path = Repos().registry_root() / "coefficients" / "calibrated-host.yaml"
+    found = {}
+    for entry in load(path).coefficients:
+        _, law, parameter = entry.name.split(".")
+        if parameter == "admission":
+            found[law.removeprefix("client_")] = entry.value * 1e-3
+    return found
 
 
 def pricer(kernel: pykernel.CostModel) -> Pricer:

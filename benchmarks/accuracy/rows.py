@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from benchmarks.accuracy.catalog import graph_of, part_of
 from benchmarks.accuracy.cells import Cells, read_cells
 from pykernel.documents import (
     Cluster,
@@ -20,31 +21,11 @@ from pykernel.documents import (
     Scenario,
 )
 from pykernel.documents import coefficients as coefficient_files
-from pykernel.documents.hardware import Chip, load_chip
-from pykernel.documents.repos import load_model
+from pykernel.documents.hardware import Fabric, load_fabric
 from pykernel.documents.rules import rules
-from pykernel.errors import ArgumentError
 
 ENGINE_VERSION = "0.29.0"
 """The rules pack that all rows are resolved with; their engines are older."""
-
-CHIPS = {
-    "a100_sxm": "a100-sxm",
-    "b200_sxm": "b200",
-    "b300_sxm": "b300",
-    "gb200": "gb200-nvl72",
-    "gb300": "gb300",
-    "h100_sxm": "h100",
-    "h200_sxm": "h200",
-    "l40s": "l40s",
-}
-
-MODELS = {
-    "deepseek-r1": "deepseek-v3",
-    "llama-3.1-8b": "llama-3.1-8b-instruct",
-    "llama-3.1-70b": "llama-3.1-70b-instruct",
-}
-"""Models whose graph has another name in the catalog; DeepSeek-R1 is DeepSeek-V3 with other weights."""
 
 SETS = (
     "cost-model-primitives",
@@ -70,12 +51,14 @@ class Row:
     system: str
     backend: str
     version: str
+    source: str
     isl: int
     osl: int
     isl_mean: float
     osl_mean: float
     concurrency: int
     tp: int
+    pp: int
     dp: int
     ep: int
     kv: str
@@ -88,6 +71,11 @@ class Row:
         return self.backend, self.system, self.model, self.precision
 
     @property
+    def published(self) -> bool:
+        """Whether it is an InferenceX run, which also shows in the lengths drawn below the nominal ones."""
+        return self.source.startswith("IX") or self.isl_mean < self.isl
+
+    @property
     def rank_concurrency(self) -> int:
         """Requests that one attention rank serves at a time."""
         return max(round(self.concurrency / self.dp), 1)
@@ -96,7 +84,7 @@ class Row:
     def deployment(self) -> tuple[object, ...]:
         """What a cost model depends on: rows that share it share a kernel."""
         return (
-            self.backend, self.system, self.model, self.precision, self.tp, self.dp, self.ep, self.kv, self.budget,
+            self.backend, self.system, self.model, self.precision, self.tp, self.pp, self.dp, self.ep, self.kv, self.budget,
             self.asynchronous,
         )  # fmt: skip
 
@@ -133,12 +121,14 @@ def _row(cells: Cells) -> Row:
         system=cells.text("system"),
         backend=cells.text("backend"),
         version=cells.text("backend_version", ""),
+        source=cells.text("src", ""),
         isl=isl,
         osl=osl,
         isl_mean=cells.number("isl_mean", isl),
         osl_mean=cells.number("osl_mean", osl),
         concurrency=cells.whole("C"),
         tp=cells.whole("tp", 1),
+        pp=cells.whole("pp", 1),
         dp=cells.whole("dp", 1),
         ep=cells.whole("ep", 1),
         kv=cells.text("kv", "auto"),
@@ -153,19 +143,24 @@ def _row(cells: Cells) -> Row:
 
 def inputs_of(row: Row) -> Inputs:
     """The documents of a row's deployment. Raises `ArgumentError` for a part or model that is not known."""
-    if row.system not in CHIPS:
-        raise ArgumentError(f"no part is known as {row.system}; known are {', '.join(sorted(CHIPS))}")
-    chip = _chip(CHIPS[row.system])
-    model = _model(MODELS.get(row.model, row.model))
+    chip = part_of(row.system)
+    model = graph_of(row.model, row.precision)
     per_node = chip.gpus_per_node or 8
-    nodes = -(-row.tp * row.dp // per_node)
+    nodes = -(-row.tp * row.pp * row.dp // per_node)
+    fabric = _fabric() if nodes > 1 else None
     scenario = Scenario(
         kind="Scenario",
         name="row",
         model=model.name,
         coefficients=list(SETS),
         engine_version=ENGINE_VERSION,
-        cluster=Cluster(hardware=chip.name, nodes=nodes, gpus_per_node=per_node, gpus_per_rack=chip.gpus_per_rack),
+        cluster=Cluster(
+            hardware=chip.name,
+            nodes=nodes,
+            gpus_per_node=per_node,
+            fabric=fabric.name if fabric else "",
+            gpus_per_rack=chip.gpus_per_rack,
+        ),
     )
     engine = Engine(
         quantization=_quantization(row, model),
@@ -173,35 +168,27 @@ def inputs_of(row: Row) -> Inputs:
         max_num_batched_tokens=row.budget,
         async_scheduling=None if row.asynchronous else False,
     )
-    parallel = Parallel(tp=row.tp, pp=1, dp=row.dp, enable_expert_parallel=row.ep > 1)
+    parallel = Parallel(tp=row.tp, pp=row.pp, dp=row.dp, enable_expert_parallel=row.ep > 1)
     pool = Pool(role="colocated", nodes=nodes, parallel=parallel, engine=engine)
     deployment = Deployment(kind="Deployment", name="row", pools=[pool])
     return Inputs(
-        scenario, deployment, 0, replace(model), chip, None, [], list(_sets()), rules=rules(ENGINE_VERSION)
+        scenario, deployment, 0, model, chip, fabric, [], list(_sets()), rules=rules(ENGINE_VERSION)
     )  # fmt: skip
 
 
 def _quantization(row: Row, model: ModelGraph) -> str:
-    checkpoint = model.global_.weight_dtype
-    if row.precision == "fp8":
-        return "" if checkpoint == "fp8" else "fp8"
-    if row.precision == "fp4":
-        mixed = any(node.weight_dtype == "mxfp4" for kind in model.layer_kinds for node in kind.nodes)
-        return "" if mixed else "nvfp4"
+    mixed = any(node.weight_dtype in ("mxfp4", "nvfp4") for kind in model.layer_kinds for node in kind.nodes)
+    if row.precision.startswith("fp8"):
+        return "" if model.global_.weight_dtype == "fp8" else "fp8"
+    if "fp4" in row.precision:
+        return "" if mixed or model.global_.weight_dtype == "nvfp4" else "nvfp4"
     return ""
 
 
 @cache
-def _chip(name: str) -> Chip:
-    return load_chip(Repos().catalog_root() / "hardware" / f"{name}.yaml")
-
-
-@cache
-def _model(name: str) -> ModelGraph:
-    for root in (Repos().catalog_root() / "models", Path(__file__).parent / "models"):
-        if (root / name / "graph.yaml").is_file():
-            return load_model(root / name / "graph.yaml")
-    raise ArgumentError(f"no model graph of {name}")
+def _fabric() -> Fabric:
+    """Between nodes, which no row names: the fastest of the catalog."""
+    return load_fabric(Repos().catalog_root() / "networks" / "ib-400g.yaml")
 
 
 @cache

@@ -16,12 +16,14 @@ import csv
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from benchmarks.accuracy import peer
-from benchmarks.accuracy.models import Pricer, kernel_of, pricer
+from benchmarks.accuracy.models import Pricer, admission_ms, kernel_of, pricer
 from benchmarks.accuracy.rows import Row, read_rows
+from benchmarks.accuracy.scheduling import scheduling
 from benchmarks.accuracy.simulator import Schedule, latencies, schedule
 from benchmarks.accuracy.steady import steady_tpot
 from benchmarks.accuracy.summary import Prediction, better, grouped, refusals, summarize
@@ -42,7 +44,7 @@ class Runs:
 
     def of(self, row: Row) -> Schedule:
         key = (
-            row.backend == "sglang", row.isl, row.osl, row.isl_mean, row.osl_mean, row.rank_concurrency, row.budget,
+            scheduling(row), row.isl, row.osl, row.isl_mean, row.osl_mean, row.rank_concurrency,
         )  # fmt: skip
         if key not in self._known:
             if len(self._known) > 64:
@@ -65,7 +67,8 @@ def predict(rows: Sequence[Row], name: str, progress: Callable[[int], None] = la
     """A model's answers to rows, in their order; `progress` is called with how many rows are done."""
     if name == peer.NAME:
         return better(*(list(_predicted(rows, partial(peer.pricer, label=label), progress)) for label in peer.LABELS))
-    return list(_predicted(rows, lambda row: pricer(kernel_of(name, row)), progress))
+    answers = _predicted(rows, lambda row: pricer(kernel_of(name, row)), progress)
+    return [replace(answer, ttft_ms=answer.ttft_ms + admission_ms(name, answer.row)) for answer in answers]
 
 
 def _predicted(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.accuracy.rows import Row
+from benchmarks.accuracy.scheduling import scheduling
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -60,7 +61,7 @@ class Latencies:
 
 
 class _Loop:
-    """The engine's state while a schedule is made: slots of running requests, and prompts not yet done."""
+    """The engine's state while a schedule is made: requests on their way in, prompts not yet done, running requests."""
 
     def __init__(self, row: Row, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -71,10 +72,12 @@ class _Loop:
         self.out.arrived = [0] * total
         self.out.first = [0] * total
         self.out.ended = [0] * total
-        self.budget = row.budget
-        self.separate = row.backend == "sglang"
+        self.rules = scheduling(row)
         self.next = 0
+        self.inbox: list[int] = []  # requests that the scheduler has not looked at yet
         self.waiting: list[list[int]] = []  # request, tokens of its prompt computed
+        self.held = 0  # decode steps that the waiting prompts were held back
+        self.unread = 0  # decode steps since the scheduler looked
         self.ids = np.zeros(0, dtype=np.int64)
         self.context = np.zeros(0, dtype=np.int64)  # tokens in the cache
         self.left = np.zeros(0, dtype=np.int64)  # tokens still to generate
@@ -82,35 +85,52 @@ class _Loop:
     def arrive(self) -> None:
         if self.next < len(self.prompts):
             self.out.arrived[self.next] = len(self.out.segments)
-            self.waiting.append([self.next, 0])
+            self.inbox.append(self.next)
             self.next += 1
 
     def run(self, concurrency: int) -> Schedule:
         for _ in range(concurrency):
             self.arrive()
-        while self.waiting or len(self.ids):
-            if self.waiting:
+        while self.inbox or self.waiting or len(self.ids):
+            self.receive()
+            if self.waiting and not self.holds():
                 self.prefill_step()
             else:
                 self.decode_run()
             self.finish()
         return self.out
 
+    def receive(self) -> None:
+        """Takes in what has arrived. An engine without work starts on the first request that reaches it."""
+        if not self.waiting and not len(self.ids):
+            self.waiting = [[self.inbox.pop(0), 0]]
+        elif self.unread >= self.rules.receive_steps:
+            self.waiting += [[request, 0] for request in self.inbox]
+            self.inbox, self.unread = [], 0
+
+    def holds(self) -> bool:
+        """Whether waiting prompts are held back to be run together."""
+        if not len(self.ids) or self.held >= self.rules.hold_steps:
+            return False
+        tokens = sum(int(self.prompts[request]) - before for request, before in self.waiting) + len(self.ids)
+        return tokens < self.rules.hold_tokens
+
     def prefill_step(self) -> None:
         """One step with as much of the waiting prompts as the budget takes, and the decodes unless they are apart."""
-        decodes = 0 if self.separate else len(self.ids)
-        room = max(self.budget - decodes, 1)
+        decodes = len(self.ids) if self.rules.mixed else 0
+        room = max(self.rules.budget - decodes, 1)
         scheduled, computed, done = [], [], []
         for entry in self.waiting:
-            if room <= 0:
-                break
             request, before = entry
             take = min(int(self.prompts[request]) - before, room)
+            partial = before + take < self.prompts[request]
+            if take == 0 or (partial and scheduled and not self.rules.chunked):
+                break
             scheduled.append(take)
             computed.append(before)
             room -= take
             entry[1] += take
-            if entry[1] == self.prompts[request]:
+            if not partial:
                 done.append(request)
         own = self.context if decodes else self.context[:0]
         step = Step(
@@ -121,6 +141,7 @@ class _Loop:
         if decodes:
             self.context = self.context + 1
             self.left = self.left - 1
+        self.held, self.unread = 0, self.rules.receive_steps
         self.waiting = self.waiting[len(done) :]
         self.admit(done)
 
@@ -134,11 +155,18 @@ class _Loop:
         self.left = np.concatenate([self.left, self.outputs[new] - 1])
 
     def decode_run(self) -> None:
+        """Decode steps until a request ends, or the scheduler turns to what has come in."""
         count = max(int(self.left.min()), 1)
+        if self.inbox:
+            count = min(count, self.rules.receive_steps - self.unread)
+        if self.waiting:
+            count = min(count, self.rules.hold_steps - self.held)
+            self.held += count
         ones = np.ones(len(self.ids), dtype=np.int64)
         self.out.segments.append(Segment(count, Step(ones, self.context), Step(ones, self.context + (count - 1))))
         self.context = self.context + count
         self.left = self.left - count
+        self.unread += count
 
     def finish(self) -> None:
         over = self.left <= 0

@@ -78,18 +78,18 @@ def key_of(name: str) -> str:
 def graph_of(name: str, precision: str) -> ModelGraph:
     """The graph of a model by any of its names, its weights in the checkpoint format that a precision means.
 
-    A name that is not known takes the graph of the longest known one that it begins with. Raises `ArgumentError` where there
+    A name that is not known takes the graph of the longest one that it begins with. Raises `ArgumentError` where there
     is none.
     """
     key = key_of(name)
     key = SAME.get(key, key)
-    known = _known()
-    if key not in known:
-        begun = [one for one in known if key.startswith(f"{one}-")]
+    graphs = known()
+    if key not in graphs:
+        begun = [one for one in graphs if key.startswith(f"{one}-")]
         if not begun:
             raise ArgumentError(f"no model graph of {name}")
         key = max(begun, key=len)
-    graph = _load(known[key])
+    graph = _load(graphs[key])
     stored = graph.global_.weight_dtype
     wanted = WEIGHT_ONLY.get(precision)
     mixed = any(node.weight_dtype for kind in graph.layer_kinds for node in kind.nodes)
@@ -99,10 +99,12 @@ def graph_of(name: str, precision: str) -> ModelGraph:
 
 
 @cache
-def _known() -> dict[str, Path]:
+def known() -> dict[str, Path]:
     """Graphs and configs by key; the catalog's graph stands before a config of the same name."""
     found = {key_of(path.stem): path for path in sorted(CONFIGS.glob("*.json"))}
-    catalog = sorted((Repos().catalog_root() / "models").iterdir(), reverse=True)  # of two checkpoints, the shorter name
+    catalog = sorted(
+        (Repos().catalog_root() / "models").iterdir(), reverse=True
+    )  # of two checkpoints, the shorter name
     return found | {key_of(path.name): path / "graph.yaml" for path in catalog if (path / "graph.yaml").is_file()}
 
 
@@ -114,13 +116,15 @@ def _load(path: Path) -> ModelGraph:
 
 
 def part_of(system: str) -> Chip:
-    """The part of a system by its name, whatever its form factor. Raises `ArgumentError` for one that the catalog lacks."""
+    """The part of a system by its name, whatever its form factor. Raises `ArgumentError` for no part."""
     name = re.split(r"[_-]", system.lower())[0]
     root = Repos().catalog_root() / "hardware"
     for candidate in (PARTS.get(name, name), name):
         if (root / f"{candidate}.yaml").is_file():
             return _part(root / f"{candidate}.yaml")
-    raise ArgumentError(f"no part is known as {system}; known are {', '.join(sorted(p.stem for p in root.glob('*.yaml')))}")
+    raise ArgumentError(
+        f"no part is known as {system}; known are {', '.join(sorted(p.stem for p in root.glob('*.yaml')))}"
+    )
 
 
 @cache

@@ -84,8 +84,8 @@ class Row:
     def deployment(self) -> tuple[object, ...]:
         """What a cost model depends on: rows that share it share a kernel."""
         return (
-            self.backend, self.system, self.model, self.precision, self.tp, self.pp, self.dp, self.ep, self.kv, self.budget,
-            self.asynchronous,
+            self.backend, self.system, self.model, self.precision, self.tp, self.pp, self.dp, self.ep, self.kv,
+            self.budget, self.asynchronous,
         )  # fmt: skip
 
     @property

@@ -1,7 +1,9 @@
-"""How each engine's scheduler forms its steps, from its documentation, and the options that published runs start it with.
+"""How each engine's scheduler forms its steps, by its documentation and the options of published runs.
 
-The step sequence of a closed loop depends on these alone. Options of the InferenceX runs are in its launch scripts
-(SemiAnalysisAI/InferenceX, benchmarks/single_node/fixed_seq_len, and benchmarks/ before it), not in the measured rows.
+The step sequence of a closed loop depends on these alone. vLLM cuts prompts and mixes them with decodes; TensorRT-LLM
+mixes whole prompts (`enable_chunked_prefill` is off by default); SGLang runs cut prompts first, in steps of their own.
+The options of InferenceX runs are in its launch scripts (SemiAnalysisAI/InferenceX, benchmarks/single_node/
+fixed_seq_len, and benchmarks/ before it), not in the measured rows.
 """
 
 from __future__ import annotations

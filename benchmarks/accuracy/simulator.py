@@ -119,7 +119,9 @@ class _Loop:
         """One step with as much of the waiting prompts as the budget takes, and the decodes unless they are apart."""
         decodes = len(self.ids) if self.rules.mixed else 0
         room = max(self.rules.budget - decodes, 1)
-        scheduled, computed, done = [], [], []
+        scheduled: list[int] = []
+        computed: list[int] = []
+        done: list[int] = []
         for entry in self.waiting:
             request, before = entry
             take = min(int(self.prompts[request]) - before, room)

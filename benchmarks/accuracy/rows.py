@@ -77,14 +77,15 @@ class Row:
 
     @property
     def rank_concurrency(self) -> int:
-        """Requests that one attention rank serves at a time."""
-        return max(round(self.concurrency / self.dp), 1)
+        """Requests of one step of an attention rank. A pipeline runs as many batches as stages, each through all of
+        them in turn, so a request sees the step of the whole model on its share of the requests."""
+        return max(round(self.concurrency / (self.dp * self.pp)), 1)
 
     @property
     def deployment(self) -> tuple[object, ...]:
         """What a cost model depends on: rows that share it share a kernel."""
         return (
-            self.backend, self.system, self.model, self.precision, self.tp, self.pp, self.dp, self.ep, self.kv,
+            self.backend, self.system, self.model, self.precision, self.tp, self.dp, self.ep, self.kv,
             self.budget, self.asynchronous,
         )  # fmt: skip
 
@@ -146,7 +147,7 @@ def inputs_of(row: Row) -> Inputs:
     chip = part_of(row.system)
     model = graph_of(row.model, row.precision)
     per_node = chip.gpus_per_node or 8
-    nodes = -(-row.tp * row.pp * row.dp // per_node)
+    nodes = -(-row.tp * row.dp // per_node)
     fabric = _fabric() if nodes > 1 else None
     scenario = Scenario(
         kind="Scenario",
@@ -168,7 +169,7 @@ def inputs_of(row: Row) -> Inputs:
         max_num_batched_tokens=row.budget,
         async_scheduling=None if row.asynchronous else False,
     )
-    parallel = Parallel(tp=row.tp, pp=row.pp, dp=row.dp, enable_expert_parallel=row.ep > 1)
+    parallel = Parallel(tp=row.tp, pp=1, dp=row.dp, enable_expert_parallel=row.ep > 1)
     pool = Pool(role="colocated", nodes=nodes, parallel=parallel, engine=engine)
     deployment = Deployment(kind="Deployment", name="row", pools=[pool])
     return Inputs(

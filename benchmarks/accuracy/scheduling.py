@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.accuracy.catalog import key_of
 from benchmarks.accuracy.rows import Row
 
 
@@ -46,16 +47,16 @@ def _receive_steps(row: Row) -> int:
     """`--scheduler-recv-interval`, which defaults to 1; scripts for Blackwell raise it, and more for many clients."""
     if not row.published or not row.system.startswith(("b", "gb")):
         return 1
-    if row.model.startswith("glm-5"):
-        return 10 if row.precision == "fp4" else 1
+    if key_of(row.model).startswith("glm-5"):
+        return 10 if "fp4" in row.precision else 1
     return 30 if row.concurrency >= 16 else 10
 
 
 def _hold(row: Row) -> tuple[int, float]:
     """`batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio`, both 0 unless a script sets them."""
-    short = row.published and (row.isl, row.osl) == (1024, 1024)
-    if short and row.model == "llama-3.1-70b" and row.tp < 8:
+    model, short = key_of(row.model), row.published and (row.isl, row.osl) == (1024, 1024)
+    if short and model == "llama-3.1-70b" and row.tp < 8:
         return 20, 0.9
-    if short and row.model == "deepseek-r1" and row.precision == "fp8" and row.concurrency >= 64:
+    if short and model == "deepseek-r1" and row.precision == "fp8" and row.concurrency >= 64:
         return 40, 0.8
     return 0, 0.0

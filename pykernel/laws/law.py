@@ -8,16 +8,20 @@ needs what the caller did not give raises `Skipped` with the reason.
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
+from pykernel import models
 from pykernel.batch import Batch
-from pykernel.documents import Inputs, Pool
-from pykernel.errors import DocumentError, RefusedError
+from pykernel.documents import Fabric, Inputs, Pool
+from pykernel.documents.recent import copy_set
+from pykernel.errors import ArgumentError, DocumentError, RefusedError
 from pykernel.laws.batches import random_batches, standard_batches
+from pykernel.laws.observations import vector
 
 CONTRACT, MODEL, ADVICE = "contract", "model-specific", "advisory"
 
@@ -36,6 +40,10 @@ Check = Callable[["Subject"], Iterator[str]]
 
 class Skipped(Exception):  # noqa: N818 - it is no error
     """A law cannot be tried here; the message says why."""
+
+
+class Refused(Skipped):
+    """A law cannot be tried on a deployment, since the model does not price it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,34 @@ def law(
         return check
 
     return enter
+
+
+FAMILIES = "PSBMFQGTXHVRDK"
+"""First letters of ids, in the order of docs/laws.md."""
+
+
+def put_in_order() -> None:
+    """Sort `LAWS` by family and number, whichever file entered them first."""
+    ordered = sorted(LAWS.items(), key=lambda item: _place(item[0]))
+    LAWS.clear()
+    LAWS.update(ordered)
+
+
+def _place(id: str) -> tuple[int, int, str]:
+    number = id[1:].rstrip("abcdefghijklmnopqrstuvwxyz")
+    return FAMILIES.index(id[0]), int(number), id[1 + len(number) :]
+
+
+def known_laws(ids: Iterable[str]) -> list[Law]:
+    """The laws of these ids. Raises `ArgumentError` for one that is none, with those that it may mean."""
+    found = []
+    for id in ids:
+        if id not in LAWS:
+            family = [other for other in LAWS if other[0] == id[:1].upper()]
+            there = f"of that family there are {', '.join(family)}" if family else f"families are {', '.join(FAMILIES)}"
+            raise ArgumentError(f"there is no law {id!r}; {there}; docs/laws.md lists them all")
+        found.append(LAWS[id])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +189,14 @@ class Subject:
 
     def documents(self) -> Inputs:
         """A copy of the documents. Raises `Skipped` where they were not given."""
+        return copied(self.given)
+
+    @property
+    def given(self) -> Inputs:
+        """The documents themselves, to be read. Raises `Skipped` where they were not given."""
         if self.inputs is None:
             raise Skipped("the documents of the model were not given")
-        return copy.deepcopy(self.inputs)
+        return self.inputs
 
     def again(self) -> Any:
         """An equal model. Raises `Skipped` where it is not known how to make one."""
@@ -165,33 +206,100 @@ class Subject:
             return self.build(self.documents())
         raise Skipped("no factory was given")
 
-    def twin(self, change: Callable[[Inputs], object]) -> Any:
-        """A model of changed documents. Raises `Skipped` where that cannot be made."""
-        documents = self.documents()
+    @cached_property
+    def _start(self) -> Inputs:
+        """What twins are made of: the documents without entries for other parts, where that changes no answer.
+
+        Most entries are for other parts, and a law may need a hundred twins.
+        """
+        few = self.documents()
         if self.build is None:
             raise Skipped("no factory that takes documents was given")
+        for entries in few.coefficients:
+            entries.coefficients = [one for one in entries.coefficients if _concerns(one.scope.hardware, few)]
+        batches = self.standard[:5]
+        try:
+            alike = vector(self.build(copied(few)), batches) == vector(self.model, batches)
+        except Exception:
+            alike = False
+        return few if alike else self.documents()
+
+    def twin(self, change: Callable[[Inputs], object]) -> Any:
+        """A model of changed documents. Raises `Skipped` where that cannot be made."""
+        documents = copied(self._start)
+        assert self.build is not None
         change(documents)
         try:
             return self.build(documents)
         except (RefusedError, DocumentError) as error:
-            raise Skipped(f"the changed deployment is refused: {str(error).splitlines()[0]}") from None
+            raise Refused(f"the changed deployment is refused: {str(error).splitlines()[0]}") from None
 
     def settings(self, **values: Any) -> Any:
-        """A model with other engine settings; `tp` and the like are those of the layout."""
+        """A model with other engine settings; `tp` and the like are those of the layout. Kept for other laws."""
+        key = repr(sorted(values.items()))
+        if key not in self._made:
+            self._made[key] = self.twin(partial(settle, **values))
+        return self._made[key]
 
-        def change(documents: Inputs) -> None:
-            pool = documents.deployment.pools[documents.pool]
-            for name, value in values.items():
-                setattr(pool.parallel if hasattr(pool.parallel, name) else pool.engine, name, value)
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        return {}
 
-        return self.twin(change)
+    def each(self, name: str, values: Iterable[int], **others: Any) -> list[tuple[int, Any]]:
+        """Models by one setting, those that can be made. Raises `Skipped` where fewer than two can."""
+        made = []
+        for value in values:
+            try:
+                made.append((value, self.settings(**{name: value}, **others)))
+            except Refused:
+                continue
+        if len(made) < 2:
+            raise Skipped(f"fewer than two values of {name} can be made")
+        return made
 
 
-def make_subject(model: Any, factory: Callable[..., Any] | None = None, inputs: Inputs | None = None) -> Subject:
+def copied(inputs: Inputs) -> Inputs:
+    """A deep copy; the coefficients, which are most of it, by the quick way that their loader has."""
+    rest = copy.deepcopy(replace(inputs, coefficients=[]))
+    rest.coefficients = [copy_set(entries) for entries in inputs.coefficients]
+    return rest
+
+
+def _concerns(hardware: list[str], documents: Inputs) -> bool:
+    return not hardware or documents.chip is None or documents.chip.name in hardware
+
+
+def settle(documents: Inputs, **values: Any) -> None:
+    """State settings of the pool, and give it the nodes that its ranks then need, and these a fabric."""
+    pool, cluster = documents.deployment.pools[documents.pool], documents.scenario.cluster
+    for name, value in values.items():
+        setattr(pool.parallel if hasattr(pool.parallel, name) else pool.engine, name, value)
+    missing = max(-(-pool.parallel.ranks() // cluster.gpus_per_node) - pool.nodes, 0)
+    pool.nodes, cluster.nodes = pool.nodes + missing, cluster.nodes + missing
+    if cluster.nodes > 1 and documents.fabric is None:
+        documents.fabric, cluster.fabric = Fabric("a fabric", "vendor_spec", 50.0, True), "a fabric"
+
+
+def make_subject(model: Any, factory: Callable[..., Any] | str | None = None, inputs: Inputs | None = None) -> Subject:
     """A subject; a factory with one required argument takes documents, any other none."""
+    if isinstance(factory, str):
+        factory = Named(factory)
     if factory is None or not _takes_documents(factory):
         return Subject(model, factory, None, inputs)
     return Subject(model, None, factory, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A factory by name, which another process can look up as well: a registered cost model, or `module:attribute`."""
+
+    name: str
+
+    def __call__(self, inputs: Inputs) -> Any:
+        module, _, attribute = self.name.partition(":")
+        if not attribute:
+            return models.new(inputs, model=self.name)
+        return getattr(importlib.import_module(module), attribute)(inputs)
 
 
 def _takes_documents(factory: Callable[..., Any]) -> bool:
@@ -210,3 +318,15 @@ def rising(values: Iterable[tuple[str, int]], allowance: Callable[[int], int] = 
         if before is not None and value < before[1] - allowance(index):
             yield f"{before[0]} is {before[1]}, and {name} is less: {value}"
         before = (name, value)
+
+
+def unbounded(subject: Subject) -> None:
+    """Go on only for models whose every decode reads its whole context, on one rank; raise `Skipped` for others."""
+    nodes = [node for kind in subject.given.model.layer_kinds for node in kind.nodes]
+    kinds = {node.kind for node in nodes if node.op == "Attention"}
+    if kinds - {"gqa", "mha", "mqa", "mla"} or any(node.window for node in nodes):
+        raise Skipped("the model has attention that bounds its reads")
+    if any(node.op == "RecurrentUpdate" for node in nodes):
+        raise Skipped("the model has recurrent layers")
+    if subject.model.decode_context_parallel_width() > 1:
+        raise Skipped("decode-context ranks round each request")

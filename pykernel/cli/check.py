@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     for scenario in options.scenario or REPRESENTATIVE:
         inputs = pykernel.open_inputs(scenario, repos(options))
         try:
-            reports[scenario] = check_named(options.name, inputs, laws, progress and progress.of(scenario))
+            reports[scenario] = check_named(options.name, inputs, laws, progress.of(scenario) if progress else None)
         except RefusedError as error:
             print(f"{scenario}: not priced: {error}")
             continue

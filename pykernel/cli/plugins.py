@@ -79,7 +79,9 @@ def _problem(registry: Registry, kind: str, name: str) -> str:
 
         progress = Progress(list(LAWS)) if sys.stderr.isatty() else None
         try:
-            report = check_named(name, pykernel.open_inputs(CHECKED_ON), progress=progress and progress.of(name))
+            report = check_named(
+                name, pykernel.open_inputs(CHECKED_ON), progress=progress.of(name) if progress else None
+            )
         finally:
             if progress:
                 progress.clear()

@@ -166,7 +166,7 @@ def _fp8_cache(documents: Inputs) -> None:
 
 @law(
     "R3",
-    "An override names a field, two different values and a reason, and none is missing.",
+    "An override names a field, two different values and a reason; a stated setting that would not run has one.",
     sweep="as deployed; a custom all-reduce across nodes; an fp8 cache",
 )
 def overrides(subject: Subject) -> Iterator[str]:
@@ -273,7 +273,7 @@ def request_kept(subject: Subject) -> Iterator[str]:
             yield f"{name}: allreduce_backend is {engine.allreduce_backend!r} in deployment()"
 
 
-@law("D4", "The pools of one deployment are models of their own.", sweep="each pool")
+@law("D4", "The model of each pool returns that pool.", sweep="each pool")
 def each_pool(subject: Subject) -> Iterator[str]:
     documents = subject.given
     if len(documents.deployment.pools) < 2 or subject.build is None:

@@ -76,7 +76,11 @@ def threshold(subject: Subject) -> Iterator[str]:
         yield from _differ("a threshold of 2^20 in place of 4", near, far, 0)
 
 
-@law("B4", "An SM budget of 0, below 0, or above the chip's SMs is the whole chip.", sweep="0, -1, 2^20")
+@law(
+    "B4",
+    "An SM budget of 0, below 0, or above the chip's SMs is the whole chip.",
+    sweep="0, -1, -2^20, 2^20 and the chip's count",
+)
 def whole_chip(subject: Subject) -> Iterator[str]:
     counts = [0, -1, -(1 << 20), 1 << 20] + ([subject.inputs.chip.sm_count] if subject.inputs else [])
     for name, batch in subject.standard:
@@ -142,10 +146,11 @@ def _cached_price(subject: Subject, scheduled: int, computed: int, prompt: int, 
     return subject.price(Batch([request] * 8, decode_threshold=THRESHOLD))
 
 
-@law("B7b", "`cached_tokens` is not read.", standing=MODEL, sweep="0 and a whole prompt")
+@law("B7b", "`cached_tokens` is not read.", standing=MODEL, sweep="0 and a whole prompt, of decodes and chunks")
 def cached_unread(subject: Subject) -> Iterator[str]:
-    before, after = (_cached_price(subject, 512, 1024, 1536, tokens) for tokens in (0, 1536))
-    yield from _differ("a cached prompt", before, after, 0)
+    for scheduled, computed, prompt in ((1, 4095, 2048), (512, 1024, 1536), (4, 100, 50)):
+        before, after = (_cached_price(subject, scheduled, computed, prompt, tokens) for tokens in (0, prompt))
+        yield from _differ(f"{scheduled} tokens of a cached prompt", before, after, 0)
 
 
 @law("B8", "A batch beyond the engine's limits is answered.", sweep="262,144 tokens at once; 4,096 requests")
@@ -178,7 +183,11 @@ def malformed(subject: Subject) -> Iterator[str]:
     yield from _differ("after malformed batches", before, subject.price(sound), 0)
 
 
-@law("B10", "A batch counts its tokens, and is a uniform decode only where every request has that width.", sweep="unit")
+@law(
+    "B10",
+    "A batch counts its tokens, and is a uniform decode only where every request has that width.",
+    sweep="batches of 0, 4 and 5 requests",
+)
 def counting(subject: Subject) -> Iterator[str]:
     batch = mixed((3, 1, 10), (1, 4, 20))
     if batch.tokens() != 7 or batch.uniform_decode(1) or Batch(()).uniform_decode(1):
@@ -261,7 +270,7 @@ def bounded_each(subject: Subject) -> Iterator[str]:
         shared = subject.settings(dcp=4, cp_kv_cache_interleave_size=1)
     except Skipped:
         return
-    if _has_scorer(subject):
+    if _has_scorer(subject) or subject.drafts:
         return
     less, whole, more = (reads(shared, (512, context)) for context in (1000, 1001, 1004))
     both = reads(shared, (256, 1000), (256, 1002))
@@ -292,6 +301,8 @@ def _bounded_scorer(subject: Subject) -> bool:
     sweep="three batches on 1, 2, 4 and 8 ranks",
 )
 def prefills_unshared(subject: Subject) -> Iterator[str]:
+    if subject.drafts:
+        raise Skipped("a draft decodes after a prefill")
     models = subject.each("dcp", (1, 2, 4, 8))
     for batch in (equal(1, 2048, 2048), equal(4, 8192, 8192), mixed((2, 100, 100), (1, 4096, 4096))):
         prices = [(width, Priced.of(model.step_time(batch))) for width, model in models]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pykernel.documents import Speculative
 from pykernel.laws.law import MODEL, Skipped, Subject, rising
@@ -21,7 +22,7 @@ def fixed(subject: Subject) -> Iterator[str]:
             yield f"sequence_bounded_bytes({1 + drafts}) is {bounded}, sequence_fixed_bytes is {whole_step}"
 
 
-def _drafting(subject: Subject) -> Iterator[tuple[int, object]]:
+def _drafting(subject: Subject) -> Iterator[tuple[int, Any]]:
     """The model as deployed, and with other counts of draft tokens where it has a draft."""
     yield subject.drafts, subject.model
     if subject.build is None or subject.inputs is None or subject.inputs.model.speculator is None:
@@ -113,7 +114,11 @@ def old(subject: Subject) -> Iterator[str]:
                 yield f"{done} computed and {count} in flight hold {held} bytes, bounded are {bound}"
 
 
-@of_sequences("G7", "Without a ring, all four are one.", "models without windows and stated caches")
+@of_sequences(
+    "G7",
+    "Without a ring, fixed, admission and bounded bytes are one, at any age.",
+    "models without windows and stated caches",
+)
 def no_ring(subject: Subject) -> Iterator[str]:
     graph = subject.given.model
     if graph.caches or has_window(subject):

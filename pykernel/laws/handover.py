@@ -12,7 +12,11 @@ from pykernel.laws.observations import DIRECTIONS, PLACEMENTS, SIZES, TIERS, pla
 from pykernel.laws.step import whole
 
 
-@law("X1", "A demand is well formed.", sweep="all handoffs")
+@law(
+    "X1",
+    "A demand has no negative bytes or floor, links of distinct names and finite rates, and one wherever bytes move.",
+    sweep="all handoffs",
+)
 def well_formed(subject: Subject) -> Iterator[str]:
     for case in pd_cases():
         for complaint in complaints(subject.model.pd_transfer_demand(case.tokens, case.source, case.target)):
@@ -126,7 +130,7 @@ def not_sharded(subject: Subject) -> Iterator[str]:
                 yield f"{case}: {twin.pd_transfer_demand(*ends)} at dcp {width}"
 
 
-@law("X11", "A time is forever or far from it.", sweep="all handoffs and tiers")
+@law("X11", "A time is forever, the largest 64-bit integer, or at most half of that.", sweep="all handoffs and tiers")
 def forever(subject: Subject) -> Iterator[str]:
     times = {str(case): subject.model.pd_transfer_time_ns(case.tokens, case.source, case.target) for case in pd_cases()}
     for tier in TIERS:
@@ -181,7 +185,7 @@ def payload_affine(subject: Subject) -> Iterator[str]:
             yield f"{tokens} tokens move {moved(tokens)} bytes, {growing:.0f} of caches that grow, {bounded} of others"
 
 
-@law("X14", "A demand says by `check` what is wrong with it.", sweep="all handoffs")
+@law("X14", "The `check` of a demand finds nothing wrong with it.", sweep="all handoffs")
 def checks_itself(subject: Subject) -> Iterator[str]:
     for case in pd_cases():
         try:

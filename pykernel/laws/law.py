@@ -282,11 +282,10 @@ def settle(documents: Inputs, **values: Any) -> None:
 
 def make_subject(model: Any, factory: Callable[..., Any] | str | None = None, inputs: Inputs | None = None) -> Subject:
     """A subject; a factory with one required argument takes documents, any other none."""
-    if isinstance(factory, str):
-        factory = Named(factory)
-    if factory is None or not _takes_documents(factory):
-        return Subject(model, factory, None, inputs)
-    return Subject(model, None, factory, inputs)
+    make: Callable[..., Any] | None = Named(factory) if isinstance(factory, str) else factory
+    if make is None or not _takes_documents(make):
+        return Subject(model, make, None, inputs)
+    return Subject(model, None, make, inputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def parts(subject: Subject) -> Iterator[str]:
         yield f"{fixed} with a total of {fixed.total}"
 
 
-@_f("F2", "A rank holds less than the part's memory, where the deployment fits.", "the chip's memory")
+@_f("F2", "A rank holds less than the part's memory.", "as deployed")
 def fits(subject: Subject) -> Iterator[str]:
     chip, total = subject.given.chip, subject.model.fixed_bytes().total
     if total >= chip.memory_gib * 2**30:
@@ -51,7 +51,7 @@ def nothing_for_nothing(subject: Subject) -> Iterator[str]:
             yield f"without load balancing and graphs a rank holds {off}"
 
 
-@_f("F4", "What is held before the budget is not counted within it again.", "one call")
+@_f("F4", "What is held before the budget, `pre_snapshot_bytes`, is not counted within it again.", "one call")
 def before_the_budget(subject: Subject) -> Iterator[str]:
     before, inside = subject.model.pre_snapshot_bytes(), subject.model.fixed_bytes().comm_buffers
     if not whole(before) or before < 0:

@@ -16,7 +16,12 @@ from pykernel.resolve import KERNEL_ASSUMPTION_SET
 METHODS = EVIDENCE_METHODS | {"copied", "assumed", "not_charged"}
 
 
-@law("V1", "Every entry has a name, a set and a known method, and there is one.", sweep="all", needs="coefficients")
+@law(
+    "V1",
+    "Every entry has a name, a set and a known method, and there is one.",
+    sweep="every entry",
+    needs="coefficients",
+)
 def rows(subject: Subject) -> Iterator[str]:
     origins = subject.model.provenance()
     if not origins:
@@ -215,7 +220,9 @@ def _matters(subject: Subject, without: Any, unset: dict[str, Any], name: str) -
     return False
 
 
-@law("V5", "The set of the model's own assumptions is none of the registry's.", sweep="all", needs="coefficients")
+@law(
+    "V5", "The set of the model's own assumptions is none of the registry's.", sweep="every entry", needs="coefficients"
+)
 def own_set(subject: Subject) -> Iterator[str]:
     sets = {entries.name for entries in subject.given.coefficients if entries.name}
     names = {entry.name for entries in subject.given.coefficients for entry in entries.coefficients}
@@ -224,7 +231,7 @@ def own_set(subject: Subject) -> Iterator[str]:
             yield f"{row.name} is no coefficient of the registry, but has its set {row.set}"
 
 
-@law("V6", "The evidence counts the entries.", sweep="all")
+@law("V6", "The evidence counts the entries.", sweep="every entry")
 def counted(subject: Subject) -> Iterator[str]:
     origins, evidence = subject.model.provenance(), subject.model.evidence()
     measured = sum(origin.method in EVIDENCE_METHODS for origin in origins)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from pykernel.laws.law import MODEL, Skipped, Subject, law, rising
-from pykernel.laws.observations import HANDOFF_TOKENS, PLACEMENTS
+from pykernel.laws.observations import HANDOFF_TOKENS, PLACEMENTS, TOKENS
 from pykernel.laws.step import whole
 
 
@@ -16,9 +16,11 @@ def of_sequences(id: str, statement: str, sweep: str, **more: Any) -> Callable[[
     return law(id, statement, sweep=sweep, needs="sequences", **more)
 
 
-@of_sequences("Q1", "No tokens hold nothing, and nothing holds less.", "-5 and 0, and the token grid")
+@of_sequences(
+    "Q1", "No tokens hold nothing, and no count of tokens holds less than nothing.", "-5 and 0, and the token grid"
+)
 def none(subject: Subject) -> Iterator[str]:
-    for tokens in (-5, 0, 1, 17, 131072):
+    for tokens in (-5, *TOKENS):
         held = subject.model.sequence_variable_bytes(tokens)
         if not whole(held) or held < 0 or (tokens <= 0 and held):
             yield f"{tokens} tokens hold {held!r} bytes"
@@ -86,6 +88,11 @@ def _stated(subject: Subject) -> bool:
     return subject.inputs is not None and bool(subject.inputs.model.caches)
 
 
+def _states_grow(subject: Subject) -> bool:
+    """Whether states of recurrent layers are kept with each block of a sequence."""
+    return _recurrent(subject) and subject.pool.engine.mamba_cache_mode == "all"
+
+
 def has_window(subject: Subject) -> bool:
     if subject.inputs is None:
         return True
@@ -111,15 +118,16 @@ def per_head(subject: Subject) -> Iterator[str]:
     held = [(tp, model.sequence_variable_bytes(1 << 16)) for tp, model in made]
     yield from rising((f"bytes at tp {tp}", -value) for tp, value in held)
     beyond = {value for tp, value in held if tp >= heads}
-    if len(beyond) > 1:
+    if len(beyond) > 1 and not _states_grow(subject):
         yield f"{heads} KV heads: bytes by tp are {dict(held)}"
 
 
 @of_sequences("Q8", "A cache of half the width holds half.", "fp8 in place of 16 bits, on models of full attention")
 def half_width(subject: Subject) -> Iterator[str]:
     graph = subject.given.model
-    if graph.caches or any(node.kind not in ("", "gqa", "mha") for kind in graph.layer_kinds for node in kind.nodes):
-        raise Skipped("the cache is packed")
+    nodes = [node for kind in graph.layer_kinds for node in kind.nodes if node.op == "Attention"]
+    if graph.caches or _states_grow(subject) or any(node.kind not in ("gqa", "mha", "mqa", "mla") for node in nodes):
+        raise Skipped("not all that grows is a plain cache of full attention")
     wide = subject.settings(cache_dtype="bfloat16", block_size=16).sequence_variable_bytes(4096)
     narrow = subject.settings(cache_dtype="fp8", block_size=16).sequence_variable_bytes(4096)
     if wide != 2 * narrow:
@@ -133,8 +141,8 @@ def half_width(subject: Subject) -> Iterator[str]:
     standing=MODEL,
 )
 def shards(subject: Subject) -> Iterator[str]:
-    if has_window(subject):
-        raise Skipped("the model has windows, which are not shared")
+    if has_window(subject) or _states_grow(subject):
+        raise Skipped("the model has windows or states, which are not shared")
     widths = subject.each("dcp", (1, 2, 4, 8), block_size=16)
     if widths[0][0] != 1:
         raise Skipped("the model cannot be made without decode-context ranks")

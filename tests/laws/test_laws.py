@@ -12,7 +12,7 @@ import pytest
 import pykernel
 from pykernel import Kernel, Placement
 from pykernel.cli import main
-from pykernel.cli.check import check_named
+from pykernel.cli.check import Progress, check_named
 from pykernel.documents import list_scenarios
 from pykernel.errors import ArgumentError
 from pykernel.laws import (
@@ -29,7 +29,7 @@ from pykernel.laws.testing import parametrize_with_laws
 
 from .mutants import MUTANTS
 
-DENSE, PAIR = "qwen3-14b-h100-tp1", "minimax-m2.5-h200-disagg"
+DENSE, PAIR, EXPERTS = "qwen3-14b-h100-tp1", "minimax-m2.5-h200-disagg", "minimax-m2.5-h200-ep16"
 
 SLOWEST = "glm-5-h200-tp8"
 """Of the bundled scenarios."""
@@ -63,6 +63,12 @@ def test_the_built_in_model_holds_every_law_in_half_a_minute(scenario: str) -> N
 def test_the_built_in_models_hold_every_law_everywhere(scenario: str, model: str) -> None:
     report = held(scenario, model)
     assert report is None or report.ok, str(report)
+
+
+def test_the_calibrated_model_holds_the_contract_of_prices_and_provenance() -> None:
+    report = check_named("calibrated", pykernel.open_inputs(EXPERTS), [id for id in LAWS if id[0] in "SBMDRV"])
+    assert report.ok, str(report)
+    assert "the model does not claim blis" in str(report.skipped[0])
 
 
 def test_an_instance_alone_is_checked_as_far_as_it_goes() -> None:
@@ -146,7 +152,20 @@ def test_the_command_checks_by_name(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"{DENSE}: 1 passed, 0 broken, 1 skipped\n  {reason}\n"
     assert 'tests="2" failures="0" skipped="1"' in junit.read_text()
     assert main(["check", "blis", "--law", "S99"]) == 2
-    assert "there is no law 'S99'" in capsys.readouterr().err
+    assert "there is no law 'S99'; of that family there are S1, S2, " in capsys.readouterr().err
+    assert main(["check", "blis", "--law", "?"]) == 2
+    assert "families are P, S, B, " in capsys.readouterr().err
+    assert main(["check", "blis", "--law", "S1", "--junit", str(tmp_path / "nowhere" / "laws.xml")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_which_law_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(["S1", "F8"])
+    progress.of(DENSE)(LAWS["F8"])
+    progress.clear()
+    shown, cleared, _ = capsys.readouterr().err.split("\r")
+    assert shown.startswith(f"{DENSE}: 2 of 2, F8: A wider expert group")
+    assert cleared == " " * 79
 
 
 def test_advice_fails_nothing() -> None:

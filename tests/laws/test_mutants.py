@@ -39,8 +39,14 @@ def test_a_law_that_is_removed_is_missed(id: str) -> None:
 
 
 def test_a_law_that_is_stated_otherwise_is_missed() -> None:
-    for change in ({"statement": "Another."}, {"standing": "advisory"}, {"tolerance": "9 ns"}, {"sweep": "nothing"}):
-        laws = LAWS | {"S1": replace(LAWS["S1"], **change)}
+    right = LAWS["S1"]
+    for wrong in (
+        replace(right, statement="Another."),
+        replace(right, standing="advisory"),
+        replace(right, tolerance="9 ns"),
+        replace(right, sweep="nothing"),
+    ):
+        laws = LAWS | {"S1": wrong}
         assert [line for line in complaints(laws, MUTANTS, PAGE) if line.startswith("S1 is stated as")]
     with pytest.raises(ValueError, match="no law"):
         entries("- **S1** a law without its form")

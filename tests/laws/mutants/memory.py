@@ -138,7 +138,7 @@ def grows_with_the_square(kernel: Any, tokens: int) -> int:
 
 @answering("sequence_variable_bytes", "Q7", on=LATENT)
 def halves_beyond_one_head(kernel: Any, tokens: int) -> int:
-    return int(kernel.sequence_variable_bytes(tokens)) // kernel.resolved().tensor_parallel()
+    return int(kernel.sequence_variable_bytes(tokens)) // int(kernel.resolved().tensor_parallel())
 
 
 @answering("sequence_variable_bytes", "Q8")
@@ -160,7 +160,7 @@ def keeps_two_tensors(kernel: Any, tokens: int) -> int:
 @mutant("K5", on=LATENT)
 class KeepsAndMovesTwoTensors(Wrapper):
     def sequence_variable_bytes(self, tokens: int) -> int:
-        return 2 * self.kernel.sequence_variable_bytes(tokens)
+        return 2 * int(self.kernel.sequence_variable_bytes(tokens))
 
     def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
         right = self.kernel.pd_transfer_demand(tokens, source, target)
@@ -211,7 +211,8 @@ def bounds_fall(kernel: Any, in_flight: int) -> int:
 
 @answering("sequence_admission_bytes", "G4")
 def admits_less_with_a_larger_budget(kernel: Any) -> int:
-    return int(kernel.sequence_admission_bytes()) + 10**9 // kernel.deployment().engine.max_num_batched_tokens
+    budget = int(kernel.deployment().engine.max_num_batched_tokens)
+    return int(kernel.sequence_admission_bytes()) + 10**9 // budget
 
 
 @answering("sequence_bounded_bytes_at", "G5", "G10")

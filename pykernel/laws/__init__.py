@@ -12,10 +12,9 @@ from pykernel.laws.checking import Report, Skip, Violation, check_model
 from pykernel.laws.handoffs import PDCase, check_links_agree, check_pd_transfer, pd_cases, test_pd_transfer
 from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law, put_in_order
 
-for _module in ("purity", "step", "batch", "work", "memory", "sequences", "bounded", "transfers", "handover"):
+_MODULES = "purity step batch work memory sequences bounded transfers handover accessors provenance crossing"
+for _module in _MODULES.split():
     import_module(f"pykernel.laws.{_module}")  # each enters its laws
-for _module in ("accessors", "provenance", "crossing"):
-    import_module(f"pykernel.laws.{_module}")
 put_in_order()
 
 __all__ = [

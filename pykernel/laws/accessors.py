@@ -7,9 +7,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from pykernel.documents import Dbo, Engine, Eplb, Inputs, Parallel, Speculative
-from pykernel.laws.law import ADVICE, MODEL, Skipped, Subject, law, rising, settle
+from pykernel.laws.law import ADVICE, MODEL, Skipped, law
 from pykernel.laws.observations import differences, plain, shortened, vector
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising, settle
 
 _PROMPTS = (-1, 0, 1, 100, 1000, 8192, 131072)
 

@@ -9,8 +9,9 @@ from pykernel.batch import Batch
 from pykernel.errors import PykernelError
 from pykernel.interface import Request
 from pykernel.laws.batches import THRESHOLD, equal, mixed, random_request, rebuilt
-from pykernel.laws.law import ADVICE, MODEL, Priced, Skipped, Subject, law, rising, unbounded
+from pykernel.laws.law import ADVICE, MODEL, Skipped, law
 from pykernel.laws.step import unsound
+from pykernel.laws.subject import Priced, Subject, rising, unbounded
 
 
 @law(

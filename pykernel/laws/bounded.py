@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pykernel.documents import Speculative
-from pykernel.laws.law import MODEL, Skipped, Subject, rising
+from pykernel.laws.law import MODEL, Skipped
 from pykernel.laws.sequences import has_window, of_sequences
+from pykernel.laws.subject import Subject, rising
 
 _IN_FLIGHT = (0, 1, 2, 15, 16, 17, 100, 1000, 2048, 8192, 8193, 16384, 65536, 1 << 20)
 

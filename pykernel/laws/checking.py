@@ -10,7 +10,8 @@ from typing import Any
 
 from pykernel.documents import Inputs
 from pykernel.errors import ArgumentError
-from pykernel.laws.law import ADVICE, CAPABILITIES, LAWS, Law, Skipped, Subject, known_laws, make_subject
+from pykernel.laws.law import ADVICE, CAPABILITIES, LAWS, Law, Skipped, known_laws
+from pykernel.laws.subject import Subject, make_subject
 
 MOST_LINES = 5
 """Violations of one law that are reported in words; the others are counted."""

@@ -11,7 +11,8 @@ from typing import Any
 from pykernel.batch import Batch
 from pykernel.documents import Inputs
 from pykernel.laws.batches import equal
-from pykernel.laws.law import MODEL, Priced, Refused, Skipped, Subject, law, settle, unbounded
+from pykernel.laws.law import MODEL, Refused, Skipped, law
+from pykernel.laws.subject import Priced, Subject, settle, unbounded
 
 
 def _k(id: str, statement: str, sweep: str, tolerance: str = "exact") -> Callable[[Any], Any]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pykernel.errors import ArgumentError
 from pykernel.interface import INT64_MAX, Placement
 from pykernel.laws.handoffs import alone_time_ns, check_links_agree, complaints, pd_cases
-from pykernel.laws.law import ADVICE, MODEL, Skipped, Subject, law, rising
+from pykernel.laws.law import ADVICE, MODEL, Skipped, law
 from pykernel.laws.observations import DIRECTIONS, PLACEMENTS, SIZES, TIERS, plain, shortened
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising
 
 
 @law(

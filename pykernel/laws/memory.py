@@ -7,9 +7,10 @@ from typing import Any
 
 from pykernel.documents import Eplb, Inputs
 from pykernel.interface import MemoryBreakdown
-from pykernel.laws.law import MODEL, Skipped, Subject, law, rising
+from pykernel.laws.law import MODEL, Skipped, law
 from pykernel.laws.observations import observe, others, plain, shortened
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising
 from pykernel.summary import summarize
 
 _FIELDS = tuple(MemoryBreakdown.__dataclass_fields__)

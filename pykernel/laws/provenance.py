@@ -9,8 +9,9 @@ from typing import Any
 from pykernel.documents import Inputs
 from pykernel.errors import PykernelError, RefusedError
 from pykernel.interface import EVIDENCE_METHODS
-from pykernel.laws.law import Refused, Skipped, Subject, law
+from pykernel.laws.law import Refused, Skipped, law
 from pykernel.laws.observations import vector
+from pykernel.laws.subject import Subject
 from pykernel.resolve import KERNEL_ASSUMPTION_SET
 
 METHODS = EVIDENCE_METHODS | {"copied", "assumed", "not_charged"}

@@ -17,8 +17,9 @@ from typing import Any
 from pykernel.batch import Batch
 from pykernel.interface import RESOURCES, StepEstimate
 from pykernel.laws.batches import THRESHOLD, equal
-from pykernel.laws.law import ADVICE, Skipped, Subject, law
+from pykernel.laws.law import ADVICE, Skipped, law
 from pykernel.laws.observations import calls, differences, digest, observe, plain, shortened, vector
+from pykernel.laws.subject import Subject
 
 _FIELDS = ("scheduled", "computed", "prompt_len", "cached_tokens")
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from pykernel.laws.law import MODEL, Skipped, Subject, law, rising
+from pykernel.laws.law import MODEL, Skipped, law
 from pykernel.laws.observations import HANDOFF_TOKENS, PLACEMENTS, TOKENS
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising
 
 
 def of_sequences(id: str, statement: str, sweep: str, **more: Any) -> Callable[[Any], Any]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pykernel.batch import Batch
 from pykernel.interface import INT64_MAX, RESOURCES, Request
 from pykernel.laws.batches import THRESHOLD, equal
-from pykernel.laws.law import MODEL, Priced, Subject, law
+from pykernel.laws.law import MODEL, law
+from pykernel.laws.subject import Priced, Subject
 
 
 def whole(value: object) -> bool:

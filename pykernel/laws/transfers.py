@@ -7,9 +7,10 @@ from typing import Any
 
 from pykernel.documents import Inputs
 from pykernel.interface import INT64_MAX, Direction
-from pykernel.laws.law import MODEL, Skipped, Subject, law, rising
+from pykernel.laws.law import MODEL, Skipped, law
 from pykernel.laws.observations import DEPTHS, DIRECTIONS, SIZES, TIERS
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising
 
 
 def _tiers(subject: Subject) -> list[str]:

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from pykernel.batch import Batch
 from pykernel.laws.batches import THRESHOLD, equal, random_request
-from pykernel.laws.law import ADVICE, MODEL, Subject, law, rising, unbounded
+from pykernel.laws.law import ADVICE, MODEL, law
+from pykernel.laws.subject import Subject, rising, unbounded
 
 
 def _rises(subject: Subject, batches: list[tuple[str, Batch]]) -> Iterator[str]:

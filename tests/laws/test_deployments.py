@@ -11,7 +11,7 @@ import pytest
 import pykernel
 from pykernel.documents import Eplb, Inputs, Speculative
 from pykernel.laws import LAWS, check_model
-from pykernel.laws.law import settle
+from pykernel.laws.subject import settle
 
 from .mutants.making import DENSE, DRAFTS, EXPERTS, LATENT, PAIR, RECURRENT, states_rings
 

@@ -126,6 +126,7 @@ class Subject:
             raise Skipped("no factory that takes documents was given")
         for entries in few.coefficients:
             entries.coefficients = [one for one in entries.coefficients if _concerns(one.scope.hardware, few)]
+        few.coefficients = [entries for entries in few.coefficients if entries.coefficients]
         batches = self.standard[:5]
         try:
             alike = vector(self.build(copied(few)), batches) == vector(self.model, batches)

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 from pykernel.documents import Chip, Inputs
-from pykernel.measured.engine_way import engine_inputs, engine_plan
+from pykernel.measured.engine_way import DEFAULT_ALL_TO_ALL, engine_inputs, engine_plan
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
 from pykernel.plan import Plan, make_plan
 from pykernel.resolve import Resolved, resolve
+from pykernel.resolve.disclosures import without_step_laws
 from pykernel.resolve.engine import capture_sizes, data_center_blackwell
+from pykernel.resolve.record import Record
 from pykernel.switches import LawSwitches
 
 
@@ -31,12 +34,22 @@ class Operations:
 
 def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     """The operations of a deployment. Raises as `pykernel.resolve.resolve` does."""
-    inputs = engine_inputs(inputs)
-    resolved = resolve(inputs)
+    stated, inputs = inputs, engine_inputs(inputs)
+    resolved = _told(resolve(inputs), stated, filled_in=inputs is not stated)
     assert inputs.model is not None and inputs.chip is not None
     plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.model.global_.hidden_size)
     measured = make_measured_plan(inputs.model, plan, resolved)
     return Operations(resolved, plan, measured, tuple(_captured(resolved, inputs.chip)))
+
+
+def _told(resolved: Resolved, stated: Inputs, *, filled_in: bool) -> Resolved:
+    """The same, which says what was stated and assumed: what the engine fills in is no part of the deployment."""
+    record, pool = Record(), resolved.pool
+    if filled_in:
+        pool = copy.deepcopy(stated.deployment.pools[stated.pool])
+        record.assume("all2all_backend", DEFAULT_ALL_TO_ALL, "not stated; the engine's default")
+    rows = (*without_step_laws(resolved.provenance), *record.assumptions)
+    return replace(resolved, pool=pool, provenance=rows)
 
 
 def _captured(resolved: Resolved, chip: Chip) -> list[int]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pykernel_python_reference.oracle import Oracle, Request
 
 import pykernel
 from pykernel.laws import LAWS, check_model
-from tests.oracle import Oracle, Request
 
 from .metatest import complaints, entries, survived
 from .mutants import MUTANTS, Mutant

@@ -51,7 +51,7 @@ def _scaled(*names: str, by: float = 1.5) -> Any:
         for entries in documents.coefficients:
             for entry in entries.coefficients:
                 if entry.name in names:
-                    entry.value, entry.ci95 = entry.value * by, None
+                    entry.value, entry.ci95 = (entry.value or 1.0) * by, None
 
     return change
 
@@ -114,7 +114,7 @@ def _culprits(subject: Subject, change: Any, names: list[str], before: list[Any]
 )
 def disclosed(subject: Subject) -> Iterator[str]:
     families: dict[str, list[str]] = {}
-    known = {row.name for row in subject.model.provenance()}
+    known = {row.name for row in subject.model.provenance() if not _is_own(row)}
     for name in (name for name in _used(subject) if name in known):
         families.setdefault(_family(name), []).append(name)
     yield from _undisclosed(subject, list(families.values()), _prices(subject.model, subject))

@@ -24,8 +24,8 @@ from pykernel.hooks import CostModelEntry, DocumentEntry, hookimpl
 
 _BUNDLED = "bundled with pykernel"
 _LAWS = "inference-sim/blis-latency-kernel"
-_BASIS = {"calibrated": ("kernels measured by aiconfigurator-core", frozenset({"blis"}))}
-"""Where the laws of a cost model come from, and what it does not claim, of those that are not the BLIS model."""
+_OTHERS = {"calibrated": ("kernels measured by aiconfigurator-core", frozenset({"blis"}))}
+"""Of a cost model that is not the BLIS one: where its laws come from, and what it does not claim."""
 
 
 def _files(names: Sequence[str], load: Callable[[Path], Any], path: Callable[[str], Path]) -> list[DocumentEntry]:
@@ -38,7 +38,10 @@ def _same(tier: StorageTier) -> StorageTier:
 
 @hookimpl
 def pykernel_cost_models() -> list[CostModelEntry]:
-    return [CostModelEntry(name, factory, models.SUMMARIES[name], _LAWS) for name, factory in models.MODELS.items()]
+    return [
+        CostModelEntry(name, factory, models.SUMMARIES[name], *_OTHERS.get(name, (_LAWS, frozenset())))
+        for name, factory in models.MODELS.items()
+    ]
 
 
 @hookimpl

@@ -29,6 +29,23 @@ def test_its_coefficients_and_serving_constants_are_in_the_provenance() -> None:
     assert "calibrated.gemm_fp8.floor" not in found
 
 
+def test_what_it_fills_in_is_an_assumption_and_no_part_of_the_deployment() -> None:
+    kernel = pykernel.open("minimax-m2.5-h200-ep16", model="calibrated")
+    assert kernel.deployment().engine.all2all_backend == ""
+    assert origins(kernel)["all2all_backend"].scope == "allgather_reducescatter: not stated; the engine's default"
+
+
+def test_it_assumes_nothing_of_published_laws_that_it_does_not_use() -> None:
+    inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
+    for one in inputs.coefficients:
+        one.coefficients = [entry for entry in one.coefficients if entry.name != "attention_prefill_floor"]
+    assumed = {
+        name: [one.name for one in model.provenance() if one.scope.startswith("absent")]
+        for name, model in (("blis", pykernel.new(inputs)), ("calibrated", pykernel.new(inputs, model="calibrated")))
+    }
+    assert "attention_prefill_floor" in assumed["blis"] and assumed["calibrated"] == []
+
+
 def test_a_format_that_was_not_measured_takes_the_nearest_and_says_so() -> None:
     found = origins(pykernel.open("gpt-oss-120b-h100-fp4-tp2", model="calibrated"))
     inputs = pykernel.open_inputs("minimax-m2.5-b200-fp4-tp2-ep4-dp2")

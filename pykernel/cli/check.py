@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,8 +14,9 @@ from pykernel.c_model import SHARED_LIBRARY
 from pykernel.cli import UsageError
 from pykernel.cli.options import add_roots, repos
 from pykernel.documents import Inputs
-from pykernel.errors import PykernelError, RefusedError
+from pykernel.errors import ArgumentError, PykernelError, RefusedError
 from pykernel.laws import LAWS, Law, Report, check_model
+from pykernel.laws.law import known_laws
 
 HELP = """\
 Tries the laws of docs/laws.md on a cost model, pykernel's own or that of a plug-in, and prints those that it breaks.
@@ -41,21 +43,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    unknown = [id for id in options.law or [] if id not in LAWS]
-    if unknown:
-        raise UsageError(f"there is no law {unknown[0]!r}; there are {', '.join(LAWS)}")
+    try:
+        laws = None if options.law is None else [law.id for law in known_laws(options.law)]
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    if options.junit and not Path(options.junit).absolute().parent.is_dir():
+        raise UsageError(f"--junit {options.junit}: there is no folder {Path(options.junit).absolute().parent}")
+    progress = Progress(laws or list(LAWS)) if sys.stderr.isatty() and not options.quiet else None
     reports: dict[str, Report] = {}
     for scenario in options.scenario or REPRESENTATIVE:
         inputs = pykernel.open_inputs(scenario, repos(options))
-        progress = None if options.quiet else partial(_progress, scenario)
         try:
-            reports[scenario] = check_named(options.name, inputs, options.law, progress)
+            reports[scenario] = check_named(options.name, inputs, laws, progress.of(scenario) if progress else None)
         except RefusedError as error:
             print(f"{scenario}: not priced: {error}")
             continue
         finally:
             if progress:
-                print(" " * 79, end="\r", file=sys.stderr, flush=True)
+                progress.clear()
         print(f"{scenario}: {_summary(reports[scenario])}")
         for line in _lines(reports[scenario]):
             print(f"  {line}")
@@ -66,11 +71,32 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(reports.values()) else 1
 
 
-def check_named(name: str, inputs: Inputs, laws: list[str] | None = None, progress: object = None) -> Report:
+class Progress:
+    """Which law is being tried, on one line of a terminal's standard error."""
+
+    def __init__(self, laws: list[str]) -> None:
+        self.laws = laws
+
+    def of(self, subject: str) -> Callable[[Law], None]:
+        """To be called with each law of a scenario or model."""
+
+        def show(law: Law) -> None:
+            line = f"{subject}: {self.laws.index(law.id) + 1} of {len(self.laws)}, {law.id}: {law.statement}"
+            print(line[:79].ljust(79), end="\r", file=sys.stderr, flush=True)
+
+        return show
+
+    def clear(self) -> None:
+        print(" " * 79, end="\r", file=sys.stderr, flush=True)
+
+
+def check_named(
+    name: str, inputs: Inputs, laws: list[str] | None = None, progress: Callable[[Law], None] | None = None
+) -> Report:
     """The laws tried on a cost model by name. Raises as `pykernel.new`."""
     build = partial(pykernel.new, model=name)
     lacks = None if name.endswith(SHARED_LIBRARY) else _registered(name)
-    return check_model(build(inputs), factory=build, inputs=inputs, lacks=lacks, laws=laws, progress=progress)  # type: ignore[arg-type]
+    return check_model(build(inputs), factory=build, inputs=inputs, lacks=lacks, laws=laws, progress=progress)
 
 
 def _registered(name: str) -> frozenset[str]:
@@ -79,11 +105,6 @@ def _registered(name: str) -> frozenset[str]:
 
     lacks: frozenset[str] = installed().find("cost_models", name).entry.lacks
     return lacks
-
-
-def _progress(scenario: str, law: Law) -> None:
-    if sys.stderr.isatty():
-        print(f"{scenario}: {law.id}: {law.statement}"[:79].ljust(79), end="\r", file=sys.stderr, flush=True)
 
 
 def _summary(report: Report) -> str:

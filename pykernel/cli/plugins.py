@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 import pykernel
@@ -73,12 +74,21 @@ def _problem(registry: Registry, kind: str, name: str) -> str:
         if kind != "cost_models":
             registry.document(kind, name)
             return ""
-        from pykernel.cli.check import check_named
+        from pykernel.cli.check import Progress, check_named
+        from pykernel.laws import LAWS
 
-        report = check_named(name, pykernel.open_inputs(CHECKED_ON))
+        progress = Progress(list(LAWS)) if sys.stderr.isatty() else None
+        try:
+            report = check_named(
+                name, pykernel.open_inputs(CHECKED_ON), progress=progress.of(name) if progress else None
+            )
+        finally:
+            if progress:
+                progress.clear()
     except PykernelError as error:
         return str(error)
-    return "" if report.ok else f"breaks the laws {', '.join(violation.law for violation in report.violations)}"
+    broken = ", ".join(violation.law for violation in report.violations)
+    return f"breaks the laws {broken}; pykernel check {name} says how" if broken else ""
 
 
 def _page(report: dict[str, Any]) -> list[str]:

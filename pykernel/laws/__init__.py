@@ -6,10 +6,16 @@ docs/laws.md says what they are. They look at a model from outside only, whateve
 
 from __future__ import annotations
 
-from pykernel.laws import accessors, batch, memory, purity, step, transfers  # noqa: F401 - they enter their laws, in this order
+from importlib import import_module
+
 from pykernel.laws.checking import Report, Skip, Violation, check_model
 from pykernel.laws.handoffs import PDCase, check_links_agree, check_pd_transfer, pd_cases, test_pd_transfer
-from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law
+from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law, put_in_order
+
+_MODULES = "purity step batch work memory sequences bounded transfers handover accessors provenance crossing"
+for _module in _MODULES.split():
+    import_module(f"pykernel.laws.{_module}")  # each enters its laws
+put_in_order()
 
 __all__ = [
     "ADVICE",

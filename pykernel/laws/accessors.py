@@ -1,21 +1,16 @@
-"""Laws H: host work around the steps. Laws V, R and D: what a model says of coefficients, settings and deployment."""
+"""Laws H: host work around the steps. Laws R and D: what a model says of settings and of the deployment."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from pykernel.documents import Dbo, Engine, Eplb, Inputs, Parallel, Speculative
-from pykernel.errors import PykernelError, RefusedError
-from pykernel.interface import EVIDENCE_METHODS
-from pykernel.laws.law import ADVICE, MODEL, Skipped, Subject, law, rising
+from pykernel.laws.law import ADVICE, MODEL, Skipped, law
 from pykernel.laws.observations import differences, plain, shortened, vector
 from pykernel.laws.step import whole
-from pykernel.resolve import KERNEL_ASSUMPTION_SET
-
-METHODS = EVIDENCE_METHODS | {"copied", "assumed", "not_charged"}
+from pykernel.laws.subject import Subject, rising, settle
 
 _PROMPTS = (-1, 0, 1, 100, 1000, 8192, 131072)
 
@@ -49,7 +44,12 @@ def _host(model: Any) -> list[int]:
     return [*admissions, model.output_token_overhead_ns(), model.completion_overhead_ns()]
 
 
-@law("H4", "Host work does not depend on the GPU.", sweep="a chip of twice the bandwidth and peak", needs="host")
+@law(
+    "H4",
+    "Host work does not depend on the GPU.",
+    sweep="a chip of twice the bandwidth and peak; tp 1, 2, 4 and 8",
+    needs="host",
+)
 def not_the_gpu(subject: Subject) -> Iterator[str]:
     def change(documents: Inputs) -> None:
         documents.chip.bw_peak_tbs *= 2
@@ -57,8 +57,16 @@ def not_the_gpu(subject: Subject) -> Iterator[str]:
             setattr(documents.chip, peak, getattr(documents.chip, peak) * 2)
         documents.chip.sm_count *= 2
 
-    if _host(subject.twin(change)) != _host(subject.model):
-        yield f"host work is {_host(subject.twin(change))} on a faster chip, {_host(subject.model)} before"
+    before = _host(subject.model)
+    if _host(subject.twin(change)) != before:
+        yield f"host work is {_host(subject.twin(change))} on a faster chip, {before} before"
+    for tp in (1, 2, 4, 8):
+        try:
+            after = _host(subject.settings(tp=tp))
+        except Skipped:
+            continue
+        if after != before:
+            yield f"host work is {after} at tp {tp}, {before} as deployed"
 
 
 _AROUND = ("host_admission_per_token", "host_admission_per_request", "host_output_token", "host_completion")
@@ -79,219 +87,101 @@ def no_step(subject: Subject) -> Iterator[str]:
             yield f"{name}: {shortened(after)} with host work ten times as slow, {shortened(before)} before"
 
 
-# ---- provenance ------------------------------------------------------------------------------------------------
-
-
-@law("V1", "Every entry has a name, a set and a known method, and there is one.", sweep="all", needs="coefficients")
-def rows(subject: Subject) -> Iterator[str]:
-    origins = subject.model.provenance()
-    if not origins:
-        yield "provenance is empty"
-    for origin in origins:
-        if not origin.name or not origin.set or origin.method not in METHODS:
-            yield f"{origin}"
-
-
-def _used(subject: Subject) -> list[str]:
-    """Coefficients in the documents, by name."""
-    documents = subject.documents()
-    return sorted({entry.name for entries in documents.coefficients for entry in entries.coefficients})
-
-
-def _without(*names: str) -> Any:
-    def change(documents: Inputs) -> None:
-        for entries in documents.coefficients:
-            entries.coefficients = [entry for entry in entries.coefficients if entry.name not in names]
-
-    return change
-
-
-def _scaled(*names: str) -> Any:
-    def change(documents: Inputs) -> None:
-        for entries in documents.coefficients:
-            for entry in entries.coefficients:
-                if entry.name in names:
-                    entry.value, entry.ci95 = entry.value * 1.5, None
-
-    return change
-
-
-def _prices(model: Any, subject: Subject) -> list[Any]:
-    """What coefficients can change, apart from the accessors."""
-    seen = vector(model, subject.standard)
-    return [value for name, value in seen.items() if name not in ("provenance", "resolved", "deployment")]
-
-
-@law(
-    "V2",
-    "A coefficient that changes a price, or whose absence refuses one, is an entry.",
-    sweep="every coefficient of the documents, half as large again",
-    needs="coefficients",
-)
-def complete(subject: Subject) -> Iterator[str]:
-    subject.documents()
-    if subject.build is None:
-        raise Skipped("no factory that takes documents was given")
-    rows, before = {origin.name for origin in subject.model.provenance()}, _prices(subject.model, subject)
-    others = [name for name in _used(subject) if name not in rows]
-    for how, change in (("scaled", _scaled), ("removed", _without)):
-        for name, effect in _culprits(subject, change, others, before):
-            yield f"{name}: {how}, it {effect}, and it is no entry"
-
-
-def _culprits(subject: Subject, change: Any, names: list[str], before: list[Any]) -> Iterator[tuple[str, str]]:
-    """Those of the names whose change shows, found by halves, since most changes show nothing."""
-    if not names:
-        return
-    documents = subject.documents()
-    change(*names)(documents)
-    assert subject.build is not None
-    try:
-        effect = "" if _prices(subject.build(documents), subject) == before else "changes a price"
-    except PykernelError:
-        effect = "is refused"
-    if effect and len(names) == 1:
-        yield names[0], effect
-    elif effect:
-        half = len(names) // 2
-        yield from _culprits(subject, change, names[:half], before)
-        yield from _culprits(subject, change, names[half:], before)
-
-
-@law(
-    "V3",
-    "A coefficient that is missing is refused or disclosed as an assumption, where that changes a price.",
-    sweep="every optional coefficient, removed",
-    needs="coefficients",
-)
-def disclosed(subject: Subject) -> Iterator[str]:
-    before = _prices(subject.model, subject)
-    own = {origin.name for origin in subject.model.provenance()}
-    for name in [one for one in _used(subject) if one in own and one.startswith(_OPTIONAL)]:
-        try:
-            twin = subject.twin(_without(name))
-        except Skipped:
-            continue
-        disclosure = [row for row in twin.provenance() if row.name == name]
-        if _prices(twin, subject) != before and not any(row.method == "assumed" for row in disclosure):
-            yield f"{name}: without it prices differ, and no assumption says so"
-
-
-_OPTIONAL = ("host_", "moe_routing_imbalance", "recurrent_", "attention_decode_rate_", "attention_prefill_floor")
-
-
-_DEFAULTS = {
-    "block_size": "block_size",
-    "max_num_batched_tokens": "max_num_batched_tokens",
-    "max_num_seqs": "max_num_seqs",
-    "cudagraph_mode": "cudagraph_mode",
-}
-
-
-@law(
-    "V4",
-    "A default that the model fills in is an assumption that begins with its value; stating it changes nothing else.",
-    sweep="block size, token budget, sequence cap and graph mode",
-    needs="coefficients",
-)
-def defaults(subject: Subject) -> Iterator[str]:
-    assumed = {row.name: row for row in subject.model.provenance() if row.set == KERNEL_ASSUMPTION_SET}
-    for name in _DEFAULTS:
-        if getattr(subject.pool.engine, name) or name not in assumed:
-            continue
-        value = assumed[name].scope.partition(":")[0]
-        if not value:
-            yield f"{assumed[name]} does not begin with its value"
-            continue
-        try:
-            twin = subject.settings(**{name: int(value) if value.isdigit() else value})
-        except Skipped:
-            continue
-        left = {row.name for row in twin.provenance() if row.set == KERNEL_ASSUMPTION_SET}
-        if name in left:
-            yield f"{name} is stated and still an assumption"
-        if _prices(twin, subject) != _prices(subject.model, subject):
-            yield f"{name} = {value} stated changes a price"
-
-
-@law("V5", "The set of the model's own assumptions is none of the registry's.", sweep="all", needs="coefficients")
-def own_set(subject: Subject) -> Iterator[str]:
-    sets = {entries.name for entries in subject.documents().coefficients if entries.name}
-    names = {entry.name for entries in subject.documents().coefficients for entry in entries.coefficients}
-    for row in subject.model.provenance():
-        if row.name not in names and row.set in sets:
-            yield f"{row.name} is no coefficient of the registry, but has its set {row.set}"
-
-
-@law("V6", "The evidence counts the entries.", sweep="all")
-def counted(subject: Subject) -> Iterator[str]:
-    origins, evidence = subject.model.provenance(), subject.model.evidence()
-    measured = sum(origin.method in EVIDENCE_METHODS for origin in origins)
-    assumed = sorted(origin.name for origin in origins if origin.method == "assumed")
-    if (evidence.total, evidence.measured, sorted(evidence.assumed)) != (len(origins), measured, assumed):
-        yield f"evidence is {evidence.measured} of {evidence.total}, the entries {measured} of {len(origins)}"
-
-
-@law("V7", "An assumed coefficient is priced.", sweep="every entry made an assumption", needs="coefficients")
-def assumed(subject: Subject) -> Iterator[str]:
-    documents = subject.documents()
-    if subject.build is None:
-        raise Skipped("no factory that takes documents was given")
-    for entries in documents.coefficients:
-        for entry in entries.coefficients:
-            if entry.method in EVIDENCE_METHODS:
-                entry.method, entry.rationale, entry.ci95 = "assumed", entry.rationale or "for a test", None
-                entry.fitted = False
-    try:
-        subject.build(documents)
-    except RefusedError as error:
-        yield f"refused: {error}"
-    except PykernelError as error:
-        raise Skipped(f"the documents do not allow it: {str(error).splitlines()[0]}") from None
-
-
 # ---- what would run --------------------------------------------------------------------------------------------
 
 
-@law("R1", "Widths are at least 1.", sweep="as reported, and of a width of 0")
+@law(
+    "R1", "Widths are at least 1; one that is set is reported as it is.", sweep="as reported, and of widths 0, -1 and 3"
+)
 def widths(subject: Subject) -> Iterator[str]:
     resolved = subject.model.resolved()
     for name in ("tensor_parallel", "data_parallel", "expert_parallel"):
-        width, stated = getattr(resolved, name)(), getattr(resolved, f"{name}_width")
-        if not whole(width) or width < 1 or (stated > 0 and stated != width):
-            yield f"{name}() is {width!r}, its field {stated!r}"
+        for width, stated in (
+            (getattr(resolved, name)(), getattr(resolved, f"{name}_width")),
+            *_rewidened(resolved, name),
+        ):
+            if not whole(width) or width < 1 or (stated > 0 and stated != width):
+                yield f"{name}() is {width!r}, its field {stated!r}"
     for name in ("decode_context_parallel_width", "prefill_context_parallel_width"):
         if (width := getattr(subject.model, name)()) < 1:
             yield f"{name}() is {width}"
 
 
+def _rewidened(resolved: Any, name: str) -> Iterator[tuple[Any, int]]:
+    """What a resolution says of other widths, where it is a record that can be copied with them."""
+    if is_dataclass(resolved) and not isinstance(resolved, type):
+        for stated in (0, -1, 3):
+            yield getattr(replace(resolved, **{f"{name}_width": stated}), name)(), stated
+
+
 @law(
     "R2",
     "Experts are divided over tp x pcp x dp ranks with expert parallelism, and over 1 without.",
-    sweep="as deployed",
+    sweep="as deployed; without at dp 4; with at pcp 4",
 )
 def expert_width(subject: Subject) -> Iterator[str]:
-    parallel = subject.pool.parallel
-    tensor, data = max(parallel.tp, 1), max(parallel.dp, 1)
-    expected = tensor * max(parallel.pcp, 1) * data if parallel.enable_expert_parallel else 1
-    found = subject.model.resolved().expert_parallel()
-    if found != expected:
-        yield f"expert_parallel() is {found}, the deployment gives {expected}"
-    both = (subject.model.resolved().tensor_parallel(), subject.model.resolved().data_parallel())
-    if both != (tensor, data):
-        yield f"tensor and data widths are {both}, deployed are {(tensor, data)}"
+    models = [subject.model]
+    for values in (
+        {"enable_expert_parallel": False, "dp": 4, "dp_local": 0, "eplb": None},
+        {"enable_expert_parallel": True, "pcp": 4, "dp": 1, "dp_local": 0},
+    ):
+        try:
+            models.append(subject.settings(**values))
+        except Skipped:
+            continue
+    for model in models:
+        parallel, resolved = model.deployment().parallel, model.resolved()
+        tensor, data = max(parallel.tp, 1), max(parallel.dp, 1)
+        expected = tensor * max(parallel.pcp, 1) * data if parallel.enable_expert_parallel else 1
+        if resolved.expert_parallel() != expected:
+            yield f"expert_parallel() is {resolved.expert_parallel()}, the deployment gives {expected}"
+        if (resolved.tensor_parallel(), resolved.data_parallel()) != (tensor, data):
+            both = resolved.tensor_parallel(), resolved.data_parallel()
+            yield f"tensor and data widths are {both}, deployed are {(tensor, data)}"
 
 
-@law("R3", "An override names a field, two different values and a reason.", sweep="as deployed; one that is overridden")
+def _overridden(subject: Subject) -> Iterator[tuple[str, Any]]:
+    """The model as deployed, and those of deployments with a setting that the engine cannot run as it is stated."""
+    yield "as deployed", subject.model
+    if subject.build is None or subject.inputs is None:
+        return
+    for name, change in (("custom all-reduce across nodes", _across_nodes), ("fp8 cache", _fp8_cache)):
+        try:
+            yield name, subject.twin(change)
+        except Skipped:
+            continue
+
+
+def _across_nodes(documents: Inputs) -> None:
+    pool = documents.deployment.pools[documents.pool]
+    if pool.parallel.tp < 2:
+        raise Skipped("there is no tensor parallelism")
+    documents.scenario.cluster.gpus_per_node = pool.parallel.tp // 2
+    pool.engine.allreduce_backend, pool.parallel.dp_local = "custom", 0
+    settle(documents)
+
+
+def _fp8_cache(documents: Inputs) -> None:
+    documents.deployment.pools[documents.pool].engine.cache_dtype = "fp8"
+
+
+@law(
+    "R3",
+    "An override names a field, two different values and a reason; a stated setting that would not run has one.",
+    sweep="as deployed; a custom all-reduce across nodes; an fp8 cache",
+)
 def overrides(subject: Subject) -> Iterator[str]:
-    for override in subject.model.resolved().overrides:
-        if not override.field or not override.reason or override.requested == override.resolved:
-            yield f"{override}"
-    backend = subject.model.resolved().all_reduce_backend
-    stated = subject.pool.engine.allreduce_backend
-    named = {override.field for override in subject.model.resolved().overrides}
-    if stated and backend != stated and not any("all" in name and "reduce" in name for name in named):
-        yield f"the all-reduce runs on {backend}, stated is {stated}, and no override says so"
+    for name, model in _overridden(subject):
+        resolved, engine = model.resolved(), model.deployment().engine
+        for override in resolved.overrides:
+            if not override.field or not override.reason or override.requested == override.resolved:
+                yield f"{name}: {override}"
+        named = {override.field.rpartition(".")[2] for override in resolved.overrides}
+        backend, stated = resolved.all_reduce_backend, engine.allreduce_backend
+        if stated and backend != stated and "allreduce_backend" not in named:
+            yield f"{name}: the all-reduce runs on {backend}, stated is {stated}, and no override says so"
+        if engine.async_scheduling and not resolved.async_scheduling and "async_scheduling" not in named:
+            yield f"{name}: asynchronous scheduling is stated and off, and no override says so"
 
 
 @law("R4", "Declining the custom all-reduce shows in the backend.", sweep="tensor-parallel deployments")
@@ -303,19 +193,25 @@ def backend(subject: Subject) -> Iterator[str]:
         yield "the all-reduce is declined, and still reported as custom"
 
 
-@law("R5", "Unset, scheduling is asynchronous and cascade attention off.", standing=MODEL, sweep="as deployed")
+@law(
+    "R5",
+    "Unset, scheduling is asynchronous and cascade attention off.",
+    standing=MODEL,
+    sweep="as deployed, and with both unset",
+)
 def unset(subject: Subject) -> Iterator[str]:
-    engine, resolved = subject.pool.engine, subject.model.resolved()
-    if engine.disable_cascade_attn is None and resolved.cascade_attention:
-        yield "cascade attention is unset and reported on"
-    named = {override.field for override in resolved.overrides}
-    if engine.async_scheduling is None and not resolved.async_scheduling and "async_scheduling" not in str(named):
-        yield "asynchronous scheduling is unset and reported off"
+    for model in (subject.model, subject.settings(async_scheduling=None, disable_cascade_attn=None)):
+        engine, resolved = model.deployment().engine, model.resolved()
+        if engine.disable_cascade_attn is None and resolved.cascade_attention:
+            yield "cascade attention is unset and reported on"
+        named = {override.field.rpartition(".")[2] for override in resolved.overrides}
+        if engine.async_scheduling is None and not resolved.async_scheduling and "async_scheduling" not in named:
+            yield "asynchronous scheduling is unset and reported off"
 
 
 @law("D1", "`deployment` is the pool as stated.", sweep="every field")
 def as_stated(subject: Subject) -> Iterator[str]:
-    documents = subject.documents()
+    documents = subject.given
     pool, found = documents.deployment.pools[documents.pool], subject.model.deployment()
     for name, stated, value in _flat(pool, found):
         if stated != value:
@@ -350,9 +246,7 @@ def own_copy(subject: Subject) -> Iterator[str]:
                 for inner in fields(value):
                     setattr(value, inner.name, 7)
             elif field.name in ("dbo", "eplb", "speculative"):
-                setattr(
-                    part, field.name, {"dbo": Dbo(), "eplb": Eplb(), "speculative": Speculative("x", 1)}[field.name]
-                )
+                setattr(part, field.name, _BLOCKS[field.name])
             else:
                 setattr(part, field.name, 7)
     pool.parallel, pool.engine = Parallel(9, 9, 9), Engine()
@@ -362,23 +256,31 @@ def own_copy(subject: Subject) -> Iterator[str]:
         yield "writing to what deployment() returned changed the documents"
 
 
-@law("D3", "An overridden setting keeps its request in `deployment`.", sweep="as deployed")
+@law(
+    "D3",
+    "An overridden setting keeps its request in `deployment`.",
+    sweep="as deployed; a custom all-reduce across nodes; an fp8 cache",
+)
 def request_kept(subject: Subject) -> Iterator[str]:
-    engine = subject.model.deployment().engine
-    for override in subject.model.resolved().overrides:
-        name = override.field.rpartition(".")[2]
-        value = getattr(engine, name, None)
-        if isinstance(value, str) and value and value == override.resolved != override.requested:
-            yield f"{override.field} is {value} in deployment(), requested was {override.requested}"
+    for name, model in _overridden(subject):
+        engine = model.deployment().engine
+        for override in model.resolved().overrides:
+            value = getattr(engine, override.field.rpartition(".")[2], None)
+            if isinstance(value, str) and value and value == override.resolved != override.requested:
+                yield f"{name}: {override.field} is {value} in deployment(), requested was {override.requested}"
+        if name == "fp8 cache" and engine.cache_dtype != "fp8":
+            yield f"{name}: cache_dtype is {engine.cache_dtype!r} in deployment()"
+        if name.startswith("custom") and engine.allreduce_backend != "custom":
+            yield f"{name}: allreduce_backend is {engine.allreduce_backend!r} in deployment()"
 
 
-@law("D4", "The pools of one deployment are models of their own.", sweep="each pool")
+@law("D4", "The model of each pool returns that pool.", sweep="each pool")
 def each_pool(subject: Subject) -> Iterator[str]:
-    documents = subject.documents()
+    documents = subject.given
     if len(documents.deployment.pools) < 2 or subject.build is None:
         raise Skipped("the deployment has one pool, or no factory that takes documents was given")
     for index, pool in enumerate(documents.deployment.pools):
-        one = copy.deepcopy(documents)
+        one = subject.documents()
         one.pool = index
         if plain(subject.build(one).deployment()) != plain(pool):
             yield f"the model of pool {index} returns another pool"
@@ -386,7 +288,7 @@ def each_pool(subject: Subject) -> Iterator[str]:
 
 @law("D5", "Two pools of other settings answer differently.", standing=ADVICE, sweep="the first two pools")
 def pools_differ(subject: Subject) -> Iterator[str]:
-    documents = subject.documents()
+    documents = subject.given
     if len(documents.deployment.pools) < 2 or subject.build is None:
         raise Skipped("the deployment has one pool, or no factory that takes documents was given")
     first, second = documents.deployment.pools[:2]
@@ -394,7 +296,7 @@ def pools_differ(subject: Subject) -> Iterator[str]:
         raise Skipped("the pools are laid out alike")
     models = []
     for index in (0, 1):
-        one = copy.deepcopy(documents)
+        one = subject.documents()
         one.pool = index
         models.append(vector(subject.build(one), subject.standard))
     if not list(differences(models[0], models[1])):

@@ -1,17 +1,17 @@
-"""Laws B: what a batch means. Laws M: what more work does."""
+"""Laws B: what a batch means."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 
 from pykernel.batch import Batch
 from pykernel.errors import PykernelError
 from pykernel.interface import Request
 from pykernel.laws.batches import THRESHOLD, equal, mixed, random_request, rebuilt
-from pykernel.laws.law import ADVICE, MODEL, Priced, Skipped, Subject, law, rising
+from pykernel.laws.law import ADVICE, MODEL, Skipped, law
 from pykernel.laws.step import unsound
+from pykernel.laws.subject import Priced, Subject, rising, unbounded
 
 
 @law(
@@ -43,6 +43,23 @@ def _differ(name: str, before: Priced, after: Priced, tolerance: int = 1) -> Ite
 
 
 @law(
+    "B1x",
+    "With decode-context ranks, prefills that have a prefix may come in any order as well.",
+    standing=ADVICE,
+    tolerance="1 ns for each resource",
+    sweep="20 batches of prefills of equal lengths and other prefixes, on 2 decode-context ranks",
+)
+def permutation_of_prefixes(subject: Subject) -> Iterator[str]:
+    model, draw = subject.settings(dcp=2), random.Random(4)
+    for _ in range(20):
+        requests = [Request(512, 64 * draw.randint(0, 2048), 200_000) for _ in range(8)]
+        before = Priced.of(model.step_time(Batch(requests, decode_threshold=THRESHOLD)))
+        draw.shuffle(requests)
+        after = Priced.of(model.step_time(Batch(requests, decode_threshold=THRESHOLD)))
+        yield from _differ("shuffled prefills", before, after)
+
+
+@law(
     "B3",
     "`decode_threshold` acts by comparison with the scheduled tokens only.",
     sweep="thresholds from 0 past the longest request of mixed batches",
@@ -60,7 +77,11 @@ def threshold(subject: Subject) -> Iterator[str]:
         yield from _differ("a threshold of 2^20 in place of 4", near, far, 0)
 
 
-@law("B4", "An SM budget of 0, below 0, or above the chip's SMs is the whole chip.", sweep="0, -1, 2^20")
+@law(
+    "B4",
+    "An SM budget of 0, below 0, or above the chip's SMs is the whole chip.",
+    sweep="0, -1, -2^20, 2^20 and the chip's count",
+)
 def whole_chip(subject: Subject) -> Iterator[str]:
     counts = [0, -1, -(1 << 20), 1 << 20] + ([subject.inputs.chip.sm_count] if subject.inputs else [])
     for name, batch in subject.standard:
@@ -88,10 +109,10 @@ _BUDGETS = (0, 132, 120, 66, 8, 1)
 
 @law(
     "B6",
-    "Withheld SMs scale only `sm`, and overlap grows by no more.",
+    "Withheld SMs scale only `sm`, and overlap grows by no more; by little where a step waits for memory.",
     standing=MODEL,
-    tolerance="2 ns",
-    sweep="32 decodes of 2 tokens at 8,192 on fewer SMs",
+    tolerance="2 ns; a tenth of the share of SMs withheld",
+    sweep="32 decodes of 2 tokens at 8,192, on 64 SMs and on 12 fewer",
 )
 def sms_only(subject: Subject) -> Iterator[str]:
     batch = equal(32, 2, 8192)
@@ -101,6 +122,17 @@ def sms_only(subject: Subject) -> Iterator[str]:
             yield f"64 SMs: {resource} is {less.get(resource)} ns, not {whole.get(resource)} ns"
     if less.overlap - whole.overlap > less.get("sm") - whole.get("sm") + 2:
         yield f"64 SMs: overlap grows by {less.overlap - whole.overlap} ns, sm by {less.get('sm') - whole.get('sm')} ns"
+    if subject.inputs is not None and whole.bottleneck == "hbm" and not _whole_experts(subject):
+        sms = subject.inputs.chip.sm_count
+        grown = subject.price(rebuilt(batch, sm_budget=sms - 12)).overlap / whole.overlap - 1
+        if grown > 0.1 * 12 / sms:
+            yield f"{sms - 12} of {sms} SMs: overlap grows by {grown:.2%}, though the step waits for memory"
+
+
+def _whole_experts(subject: Subject) -> bool:
+    """Whether the work of experts stands outside the longest of a stage: they are whole on every rank."""
+    nodes = [node for kind in subject.given.model.layer_kinds for node in kind.nodes]
+    return any(node.experts for node in nodes) and not subject.pool.parallel.enable_expert_parallel
 
 
 @law("B7", "Raising `cached_tokens` never lowers a price.", sweep="0, 1, half and all of a prompt")
@@ -115,10 +147,11 @@ def _cached_price(subject: Subject, scheduled: int, computed: int, prompt: int, 
     return subject.price(Batch([request] * 8, decode_threshold=THRESHOLD))
 
 
-@law("B7b", "`cached_tokens` is not read.", standing=MODEL, sweep="0 and a whole prompt")
+@law("B7b", "`cached_tokens` is not read.", standing=MODEL, sweep="0 and a whole prompt, of decodes and chunks")
 def cached_unread(subject: Subject) -> Iterator[str]:
-    before, after = (_cached_price(subject, 512, 1024, 1536, tokens) for tokens in (0, 1536))
-    yield from _differ("a cached prompt", before, after, 0)
+    for scheduled, computed, prompt in ((1, 4095, 2048), (512, 1024, 1536), (4, 100, 50)):
+        before, after = (_cached_price(subject, scheduled, computed, prompt, tokens) for tokens in (0, prompt))
+        yield from _differ(f"{scheduled} tokens of a cached prompt", before, after, 0)
 
 
 @law("B8", "A batch beyond the engine's limits is answered.", sweep="262,144 tokens at once; 4,096 requests")
@@ -151,7 +184,11 @@ def malformed(subject: Subject) -> Iterator[str]:
     yield from _differ("after malformed batches", before, subject.price(sound), 0)
 
 
-@law("B10", "A batch counts its tokens, and is a uniform decode only where every request has that width.", sweep="unit")
+@law(
+    "B10",
+    "A batch counts its tokens, and is a uniform decode only where every request has that width.",
+    sweep="batches of 0, 4 and 5 requests",
+)
 def counting(subject: Subject) -> Iterator[str]:
     batch = mixed((3, 1, 10), (1, 4, 20))
     if batch.tokens() != 7 or batch.uniform_decode(1) or Batch(()).uniform_decode(1):
@@ -160,116 +197,116 @@ def counting(subject: Subject) -> Iterator[str]:
         yield "5 requests of 2 tokens are no uniform decode of width 2"
 
 
-# ---- more work -------------------------------------------------------------------------------------------------
-
-
-def _rises(subject: Subject, batches: list[tuple[str, Batch]]) -> Iterator[str]:
-    """`no_overlap_ns` does not fall, but for what the host saves when graphs replay otherwise."""
-    prices = [(name, subject.price(batch)) for name, batch in batches]
-
-    def host_drop(index: int) -> int:
-        return max(prices[index - 1][1].get("host") - prices[index][1].get("host"), 0)
-
-    yield from rising(((name, price.no_overlap) for name, price in prices), host_drop)
-
-
-def _m(id: str, statement: str, sweep: str) -> Callable[[Callable[[Subject], Iterator[str]]], object]:
-    return law(id, statement, sweep=sweep, needs="monotone", tolerance="exact; what the host entry drops by is allowed")
-
-
-@_m("M1", "More equal decodes never cost less.", "1 to 512 decodes at 4,096")
-def more_requests(subject: Subject) -> Iterator[str]:
-    yield from _rises(subject, [(f"{n} decodes", equal(n, 1, 4096)) for n in (1, 2, 8, 32, 128, 512)])
-
-
-@_m("M2", "More context of a decode lowers neither `no_overlap_ns` nor `hbm`.", "64 decodes at 1,024 to 131,072")
-def more_context(subject: Subject) -> Iterator[str]:
-    prices = [(f"context {ctx}", subject.price(equal(64, 1, ctx))) for ctx in _CONTEXTS]
-    yield from rising((name, price.no_overlap) for name, price in prices)
-    yield from rising((f"hbm at {name}", price.get("hbm")) for name, price in prices)
-
-
-_CONTEXTS = (1024, 2048, 4096, 16384, 65536, 131072)
-
-
-@_m("M3", "A longer speculative width never costs less.", "32 requests of 1, 2, 3, 5 and 8 tokens at 8,192")
-def wider(subject: Subject) -> Iterator[str]:
-    yield from _rises(subject, [(f"width {q}", equal(32, q, 8192)) for q in (1, 2, 3, 5, 8)])
-
-
-@_m("M4", "A longer prefix under a chunk never costs less.", "1,024 tokens after 0 to 131,072")
-def longer_prefix(subject: Subject) -> Iterator[str]:
-    prefixes = (0, 1024, 8192, 32768, 131072)
-    yield from _rises(subject, [(f"prefix {done}", equal(1, 1024, done + 1024)) for done in prefixes])
-
-
-@_m("M5", "A longer fresh prefill never costs less.", "16 to 8,192 tokens")
-def longer_prefill(subject: Subject) -> Iterator[str]:
-    yield from _rises(subject, [(f"{s} tokens", equal(1, s, s)) for s in (16, 32, 64, 256, 1024, 2048, 8192)])
-
-
 @law(
-    "M7",
-    "Another request does not lower a price, in whole microseconds.",
+    "B11",
+    "`prompt_len` alone changes no price.",
     standing=ADVICE,
-    sweep="60 random mixed batches",
+    sweep="a decode, a chunk and a fresh prefill with prompts from 1 token to ten times as long",
 )
-def another_request(subject: Subject) -> Iterator[str]:
-    draw = random.Random(5)
-    for _ in range(60):
-        requests = [random_request(draw) for _ in range(draw.randint(1, 40))]
-        fewer, more = (subject.price(Batch(some, decode_threshold=8)) for some in (requests[:-1], requests))
-        if more.no_overlap // 1000 < fewer.no_overlap // 1000:
-            yield f"{len(requests)} requests take {more.no_overlap} ns, without the last {fewer.no_overlap} ns"
+def prompt_unread(subject: Subject) -> Iterator[str]:
+    for scheduled, computed in ((1, 4095), (512, 1024), (1024, 0)):
+        end = scheduled + computed
+        before, *others = (_prompted(subject, scheduled, computed, prompt) for prompt in (end, 1, end - 1, 10 * end))
+        for price in others:
+            yield from _differ(f"{scheduled} tokens after {computed}, of another prompt", before, price, 0)
+
+
+def _prompted(subject: Subject, scheduled: int, computed: int, prompt: int) -> Priced:
+    return subject.price(Batch([Request(scheduled, computed, prompt)] * 4, decode_threshold=THRESHOLD))
 
 
 # ---- the BLIS model --------------------------------------------------------------------------------------------
 
 
-def _unbounded(subject: Subject) -> None:
-    """Go on only for models whose every decode reads its whole context, on one rank."""
-    graph = subject.documents().model
-    kinds = {node.kind for kind in graph.layer_kinds for node in kind.nodes if node.op == "Attention"}
-    if kinds - {"gqa", "mha", "mqa"} or any(node.window for kind in graph.layer_kinds for node in kind.nodes):
-        raise Skipped("the model has attention that bounds its reads")
-    if any(node.op == "RecurrentUpdate" for kind in graph.layer_kinds for node in kind.nodes):
-        raise Skipped("the model has recurrent layers")
-    if subject.model.decode_context_parallel_width() > 1:
-        raise Skipped("decode-context ranks round each request")
-
-
-@law("B2", "Context moves freely between decodes.", standing=MODEL, sweep="4,096 twice, and 1,024 with 7,168")
+@law(
+    "B2",
+    "Context moves freely between decodes where each reads all of its own.",
+    standing=MODEL,
+    sweep="4,096 twice, and 1,024 with 7,168",
+)
 def exchange(subject: Subject) -> Iterator[str]:
-    _unbounded(subject)
+    unbounded(subject)
     before, after = subject.price(equal(2, 1, 4096)), subject.price(mixed((1, 1, 1024), (1, 1, 7168)))
     yield from _differ("1,024 and 7,168 in place of 4,096 twice", before, after, 0)
 
 
-@law("B2a", "`hbm` is affine in the total context of decodes.", standing=MODEL, tolerance="2 ns", sweep="equal steps")
+@law(
+    "B2a",
+    "`hbm` is affine in the total context of decodes, however it is split.",
+    standing=MODEL,
+    tolerance="2 ns",
+    sweep="64 decodes at five equal steps of context; the same totals split 1 to 3",
+)
 def affine_reads(subject: Subject) -> Iterator[str]:
-    _unbounded(subject)
+    unbounded(subject)
     hbm = [subject.price(equal(64, 1, 4096 * step)).get("hbm") for step in (1, 2, 3, 4, 5)]
+    split = [subject.price(mixed((32, 1, 2048 * step), (32, 1, 6144 * step))).get("hbm") for step in (1, 2, 3, 4, 5)]
     for one, two, three in zip(hbm, hbm[1:], hbm[2:], strict=False):
         if abs(one - 2 * two + three) > 2:
             yield f"64 decodes: hbm in equal steps of context is {hbm}"
-            return
-
-
-@law("B2x", "A bound on what is read holds for each decode by itself.", standing=MODEL, sweep="short and long decodes")
-def bounded_each(subject: Subject) -> Iterator[str]:
-    one = subject.price(equal(1, 1, 1 << 15)).get("hbm")
-    eight, spread = subject.price(equal(8, 1, 1 << 15)).get("hbm"), subject.price(equal(8, 1, 1 << 10)).get("hbm")
-    if not one <= eight or spread > eight:
-        yield f"hbm of a decode at 32,768 is {one} ns, of eight {eight} ns, of eight at 1,024 {spread} ns"
-    if eight == one:
-        yield f"eight decodes at 32,768 read what one does: {eight} ns"
+            break
+    if any(abs(one - two) > 2 for one, two in zip(hbm, split, strict=True)):
+        yield f"64 decodes: hbm of totals split equally is {hbm}, split 1 to 3 {split}"
 
 
 @law(
-    "M2s", "`hbm` rises strictly with context where a layer reads all of it.", standing=MODEL, sweep="1,024 to 131,072"
+    "B2x",
+    "What a decode reads is bounded and rounded for each by itself, whatever the batch.",
+    standing=MODEL,
+    tolerance="2 ns for each batch",
+    sweep="512 decodes of two contexts, half and half; at 1,000 to 1,004 on 4 decode-context ranks",
 )
-def strictly_more(subject: Subject) -> Iterator[str]:
-    _unbounded(subject)
-    hbm = [subject.price(equal(64, 1, ctx)).get("hbm") for ctx in _CONTEXTS]
-    if any(later <= earlier for earlier, later in pairwise(hbm)):
-        yield f"64 decodes at {_CONTEXTS}: hbm is {hbm}"
+def bounded_each(subject: Subject) -> Iterator[str]:
+    def reads(model: object, *parts: tuple[int, int]) -> int:
+        batch = mixed(*((n, 1, context) for n, context in parts))
+        return Priced.of(model.step_time(batch)).get("hbm")  # type: ignore[attr-defined]
+
+    if not _bounded_scorer(subject):
+        for near, far in ((64, 1024), (1024, 32768), (512, 131072)):
+            one, two = (reads(subject.model, (512, context)) for context in (near, far))
+            both = reads(subject.model, (256, near), (256, far))
+            if abs(2 * both - one - two) > 6:
+                yield f"hbm of 512 decodes at {near} is {one} ns, at {far} {two} ns, half and half {both} ns"
+    try:
+        shared = subject.settings(dcp=4, cp_kv_cache_interleave_size=1)
+    except Skipped:
+        return
+    if _has_scorer(subject) or subject.drafts:
+        return
+    less, whole, more = (reads(shared, (512, context)) for context in (1000, 1001, 1004))
+    both = reads(shared, (256, 1000), (256, 1002))
+    if not less < whole == more or abs(2 * both - less - more) > 6:
+        contexts = f"at 1,000 {less} ns, 1,001 {whole} ns, 1,004 {more} ns, half at 1,000 and half at 1,002 {both} ns"
+        yield f"hbm of 512 decodes on 4 ranks: {contexts}"
+
+
+def _has_scorer(subject: Subject) -> bool:
+    """Whether scorers beside attention read the context too: they round the total of a batch."""
+    if subject.inputs is None:
+        return False
+    return any(node.role for kind in subject.inputs.model.layer_kinds for node in kind.nodes if node.op == "Attention")
+
+
+def _bounded_scorer(subject: Subject) -> bool:
+    """Whether one of them has a window, which bounds the total of a batch."""
+    if subject.inputs is None:
+        return False
+    nodes = [node for kind in subject.inputs.model.layer_kinds for node in kind.nodes if node.op == "Attention"]
+    return any(node.role and node.window for node in nodes)
+
+
+@law(
+    "B12",
+    "Decode-context ranks do not change a step of fresh prefills.",
+    standing=MODEL,
+    sweep="three batches on 1, 2, 4 and 8 ranks",
+)
+def prefills_unshared(subject: Subject) -> Iterator[str]:
+    if subject.drafts:
+        raise Skipped("a draft decodes after a prefill")
+    models = subject.each("dcp", (1, 2, 4, 8))
+    for batch in (equal(1, 2048, 2048), equal(4, 8192, 8192), mixed((2, 100, 100), (1, 4096, 4096))):
+        prices = [(width, Priced.of(model.step_time(batch))) for width, model in models]
+        for width, price in prices[1:]:
+            name = f"{len(batch)} prefills on {width} ranks, not {prices[0][0]}"
+            yield from _differ(name, prices[0][1], price, 0)

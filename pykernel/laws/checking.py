@@ -10,7 +10,8 @@ from typing import Any
 
 from pykernel.documents import Inputs
 from pykernel.errors import ArgumentError
-from pykernel.laws.law import ADVICE, CAPABILITIES, LAWS, Law, Skipped, Subject, make_subject
+from pykernel.laws.law import ADVICE, CAPABILITIES, LAWS, Law, Skipped, known_laws
+from pykernel.laws.subject import Subject, make_subject
 
 MOST_LINES = 5
 """Violations of one law that are reported in words; the others are counted."""
@@ -74,7 +75,7 @@ class Report:
 def check_model(
     model: Any,
     *,
-    factory: Callable[..., Any] | None = None,
+    factory: Callable[..., Any] | str | None = None,
     inputs: Inputs | None = None,
     lacks: Iterable[str] | None = None,
     laws: Iterable[str] | None = None,
@@ -86,7 +87,8 @@ def check_model(
     Parameters
     ----------
     model : any object that answers as a `CostModel` does.
-    factory : makes an equal model, or, if it takes one argument, a model of `Inputs`.
+    factory : makes an equal model, or, if it takes one argument, a model of `Inputs`; or the name of a registered cost
+        model, or `module:attribute`. Law P8 makes a model in another process, and so needs one that can be sent there.
     inputs : the documents that `model` was made of. Laws that edit documents are skipped without.
     lacks : capabilities that it does not claim (`pykernel.laws.CAPABILITIES`); by default its attribute `lacks`, else
         none. Laws that no model may waive hold regardless.
@@ -98,9 +100,10 @@ def check_model(
     """
     expected = dict(expected_failures or {})
     waived = frozenset(_lacks(model) if lacks is None else lacks)
-    chosen = _chosen(laws)
-    _known("law", expected, LAWS)
-    _known("capability", waived, CAPABILITIES)
+    chosen = list(LAWS.values()) if laws is None else known_laws(laws)
+    known_laws(expected)
+    if unknown := sorted(waived - set(CAPABILITIES)):
+        raise ArgumentError(f"there is no capability {unknown[0]!r}; known are {', '.join(CAPABILITIES)}")
     if any(not reason.strip() for reason in expected.values()):
         raise ArgumentError("expected_failures holds a law without a reason; give one")
     subject, report = make_subject(model, factory, inputs), Report()
@@ -116,20 +119,6 @@ def check_model(
 def _lacks(model: Any) -> Iterable[str]:
     found = getattr(model, "lacks", ())
     return found if isinstance(found, (frozenset, set, tuple, list)) else ()
-
-
-def _chosen(laws: Iterable[str] | None) -> list[Law]:
-    if laws is None:
-        return list(LAWS.values())
-    ids = list(laws)
-    _known("law", ids, LAWS)
-    return [LAWS[id] for id in ids]
-
-
-def _known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ArgumentError(f"there is no {what} {unknown[0]!r}; known are {', '.join(known)}")
 
 
 def _try(law: Law, subject: Subject, report: Report, waived: frozenset[str], expected: dict[str, str]) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 from pykernel.batch import Batch
 from pykernel.interface import RESOURCES, StepEstimate
 from pykernel.laws.batches import THRESHOLD, equal
-from pykernel.laws.law import ADVICE, Skipped, Subject, law
+from pykernel.laws.law import ADVICE, Skipped, law
 from pykernel.laws.observations import calls, differences, digest, observe, plain, shortened, vector
+from pykernel.laws.subject import Subject
 
 _FIELDS = ("scheduled", "computed", "prompt_len", "cached_tokens")
 
@@ -118,7 +119,7 @@ def results(subject: Subject) -> Iterator[str]:
 @law(
     "P7",
     "Editing the documents after a model is made changes no answer.",
-    sweep="every number, flag and list of the pool, graph, coefficients, chip and tiers",
+    sweep="every number, flag, text and list of the pool, graph, coefficients, chip, fabric and tiers",
 )
 def documents(subject: Subject) -> Iterator[str]:
     given = subject.documents()
@@ -149,15 +150,20 @@ def _scramble(value: Any) -> None:
                     setattr(value, field.name, not inner)
                 elif isinstance(inner, (int, float)):
                     setattr(value, field.name, inner * 2 + 3)
+                elif isinstance(inner, str):
+                    setattr(value, field.name, f"{inner} edited")
             except AttributeError:
                 return  # frozen
 
 
 _ELSEWHERE = """
 import pickle, sys
-factory, batches = pickle.load(sys.stdin.buffer)
+try:
+    factory, documents, batches = pickle.load(sys.stdin.buffer)
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
 from pykernel.laws.observations import digest
-print(digest(factory(), batches))
+print(digest(factory() if documents is None else factory(documents), batches))
 """
 
 
@@ -186,34 +192,29 @@ def surroundings(subject: Subject) -> Iterator[str]:
 
 
 def _in_another_process(subject: Subject, batches: list[tuple[str, Batch]]) -> Iterator[str]:
-    """Only where the factory can be sent there; the first half of the law holds without."""
-    factory: Any = subject.factory
-    if factory is None and subject.build is not None and subject.inputs is not None:
-        factory = _Deferred(subject.build, subject.inputs)
+    """Raises `Skipped` where the factory cannot be sent there: the law was then tried in this process alone."""
+    factory, documents = (subject.factory, None) if subject.factory else (subject.build, subject.inputs)
+    if factory is None or (factory is subject.build and documents is None):
+        raise Skipped("holds in this process; no factory was given to make a model in another")
+    here = digest(subject.again(), batches)
     try:
-        sent = pickle.dumps((factory, batches))
-    except Exception:
-        return
-    if factory is None:
-        return
+        sent = pickle.dumps((factory, documents, batches))
+    except Exception as error:
+        raise Skipped(f"{_ALONE}: {error}") from None
     environment = {**os.environ, "TZ": "Asia/Kolkata", "LC_ALL": "C", "PYTHONHASHSEED": "4"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-c", _ELSEWHERE]
     done = subprocess.run(command, input=sent, capture_output=True, env=environment, check=False)
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode and not any(line.startswith("Traceback") for line in said):
+        raise Skipped(f"{_ALONE}: {said[-1] if said else 'it ended without a word'}")
     if done.returncode:
-        return
-    if done.stdout.decode().strip() != digest(subject.again(), batches):
+        yield f"in another process it cannot be made: {said[-1]}"
+    elif done.stdout.decode().strip() != here:
         yield "a model made in another process answers otherwise"
 
 
-class _Deferred:
-    """A factory of a model of documents, to be sent to another process."""
-
-    def __init__(self, build: Any, inputs: Any) -> None:
-        self.build, self.inputs = build, inputs
-
-    def __call__(self) -> Any:
-        return self.build(self.inputs)
+_ALONE = "holds in this process; its factory cannot be sent to another (name it as `module:attribute`)"
 
 
 @law(

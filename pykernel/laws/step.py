@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pykernel.batch import Batch
 from pykernel.interface import INT64_MAX, RESOURCES, Request
 from pykernel.laws.batches import THRESHOLD, equal
-from pykernel.laws.law import MODEL, Priced, Subject, law
+from pykernel.laws.law import MODEL, law
+from pykernel.laws.subject import Priced, Subject
 
 
 def whole(value: object) -> bool:
@@ -70,11 +71,14 @@ def idle(subject: Subject) -> Iterator[str]:
         yield f"the empty batch: no overlap is {price.no_overlap} ns"
 
 
-@law("S6b", "An empty step is the host's alone.", standing=MODEL, sweep="the empty batch")
+@law("S6b", "A step without tokens is the host's alone.", standing=MODEL, sweep="no requests; requests of no tokens")
 def idle_host(subject: Subject) -> Iterator[str]:
-    price = subject.price(Batch((), decode_threshold=THRESHOLD))
-    if not price.overlap == price.no_overlap == price.get("host") or price.bottleneck != "host":
-        yield f"the empty batch: {price}"
+    batches = {"the empty batch": Batch((), decode_threshold=THRESHOLD)}
+    batches["3 requests of no tokens"] = Batch([Request(0, 10, 10)] * 3, decode_threshold=THRESHOLD)
+    for name, batch in batches.items():
+        price = subject.price(batch)
+        if not price.overlap == price.no_overlap == price.get("host") or price.bottleneck != "host":
+            yield f"{name}: {price}"
 
 
 @law("S7", "`overlap_ns` is at least every resource's time.", tolerance="1 ns", sweep="all batches")
@@ -90,16 +94,17 @@ def longest(subject: Subject) -> Iterator[str]:
     "The host overlaps with nothing, and does not depend on the context.",
     standing=MODEL,
     tolerance="2 ns",
-    sweep="all batches; decodes at contexts 1,024 to 131,072",
+    sweep="all batches; 1, 64 and 513 decodes at contexts 1,024 to 131,072",
 )
 def host_alone(subject: Subject) -> Iterator[str]:
     for name, _, price in subject.prices:
         other = max((ns for resource, ns in price.resources.items() if resource != "host"), default=0)
         if price.overlap < price.get("host") + other - 2:
             yield f"{name}: overlap {price.overlap} ns is below host and the longest other, {price.get('host') + other}"
-    hosts = {ctx: subject.price(equal(64, 1, ctx)).get("host") for ctx in (1024, 8192, 65536, 131072)}
-    if len(set(hosts.values())) > 1:
-        yield f"64 decodes: host by context is {hosts}"
+    for n in (1, 64, 513):
+        hosts = {ctx: subject.price(equal(n, 1, ctx)).get("host") for ctx in (1024, 8192, 65536, 131072)}
+        if len(set(hosts.values())) > 1:
+            yield f"{n} decodes: host by context is {hosts}"
 
 
 @law("S9", "No estimate overflows.", sweep="512 requests of 8,192 tokens at 131,072; one at 2^30")

@@ -1,4 +1,4 @@
-"""Laws T: transfers to and from storage tiers. Laws X: handoffs of a prefill to a decode."""
+"""Laws T: transfers to and from storage tiers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pykernel.documents import Inputs
-from pykernel.errors import ArgumentError
-from pykernel.interface import INT64_MAX, Direction, Placement
-from pykernel.laws.handoffs import alone_time_ns, complaints, pd_cases
-from pykernel.laws.law import ADVICE, MODEL, Skipped, Subject, law, rising
-from pykernel.laws.observations import DEPTHS, DIRECTIONS, PLACEMENTS, SIZES, TIERS, plain, shortened
+from pykernel.interface import INT64_MAX, Direction
+from pykernel.laws.law import MODEL, Skipped, law
+from pykernel.laws.observations import DEPTHS, DIRECTIONS, SIZES, TIERS
 from pykernel.laws.step import whole
+from pykernel.laws.subject import Subject, rising
 
 
 def _tiers(subject: Subject) -> list[str]:
@@ -108,9 +107,9 @@ def proportional(subject: Subject) -> Iterator[str]:
 def host_cap(subject: Subject) -> Iterator[str]:
     found = [
         entry.value
-        for entries in subject.documents().coefficients
+        for entries in subject.given.coefficients
         for entry in entries.coefficients
-        if entry.name == "host_link_bandwidth" and subject.documents().chip.name in entry.scope.hardware
+        if entry.name == "host_link_bandwidth" and subject.given.chip.name in entry.scope.hardware
     ]
     rows = [row for row in subject.model.provenance() if row.name == "host_link_bandwidth"]
     if len(set(found)) != 1 or not rows:
@@ -136,7 +135,7 @@ def host_cap(subject: Subject) -> Iterator[str]:
 
 @law("T8", "A direction follows its own bandwidth.", sweep="tiers whose writes are slower than their reads")
 def directions(subject: Subject) -> Iterator[str]:
-    for tier in subject.documents().storage:
+    for tier in subject.given.storage:
         written, read = (subject.model.tier_time_ns(tier.name, way, 1 << 34, 1) for way in DIRECTIONS)
         slower = tier.write_bandwidth_mb_s < tier.read_bandwidth_mb_s
         if slower and written < read:
@@ -168,148 +167,3 @@ def faster_device(subject: Subject) -> Iterator[str]:
             before, after = (model.tier_time_ns(tier, way, size, 1) for model in (subject.model, twin))
             if after > before:
                 yield f"tier {tier}, {way}, {size} bytes: {after} ns on a device twice as fast, {before} ns before"
-
-
-# ---- handoffs --------------------------------------------------------------------------------------------------
-
-
-@law("X1", "A demand is well formed.", sweep="all handoffs")
-def well_formed(subject: Subject) -> Iterator[str]:
-    for case in pd_cases():
-        for complaint in complaints(subject.model.pd_transfer_demand(case.tokens, case.source, case.target)):
-            yield f"{case}: {complaint}"
-
-
-@law("X2", "Two calls give one demand, its links in one order.", sweep="all handoffs")
-def same_demand(subject: Subject) -> Iterator[str]:
-    for case in pd_cases():
-        one, two = (plain(subject.model.pd_transfer_demand(case.tokens, case.source, case.target)) for _ in range(2))
-        if one != two:
-            yield f"{case}: {shortened(one)} and then {shortened(two)}"
-
-
-@law("X3", "A handoff takes what its demand takes alone.", sweep="all handoffs")
-def alone(subject: Subject) -> Iterator[str]:
-    for case in pd_cases():
-        demand = subject.model.pd_transfer_demand(case.tokens, case.source, case.target)
-        ns, expected = subject.model.pd_transfer_time_ns(case.tokens, case.source, case.target), alone_time_ns(demand)
-        if ns != expected:
-            yield f"{case}: {ns} ns, its demand takes {expected} ns"
-        elif demand.alone_time_ns() != expected:
-            yield f"{case}: alone_time_ns is {demand.alone_time_ns()} ns, not {expected} ns"
-
-
-@law("X4", "More tokens move no fewer bytes.", sweep="all handoffs of each placement, in order of tokens")
-def payload_rises(subject: Subject) -> Iterator[str]:
-    for name, ends in PLACEMENTS.items():
-        demands = [(case.tokens, subject.model.pd_transfer_demand(case.tokens, *ends)) for case in pd_cases((name,))]
-        yield from rising((f"{name}, {tokens} tokens", demand.bytes) for tokens, demand in demands)
-
-
-@law("X5", "No tokens move nothing, in no time.", sweep="0 and -1 tokens")
-def no_tokens(subject: Subject) -> Iterator[str]:
-    for name, ends in PLACEMENTS.items():
-        for tokens in (0, -1):
-            ns = subject.model.pd_transfer_time_ns(tokens, *ends)
-            moved = subject.model.pd_transfer_demand(tokens, *ends).bytes
-            if ns or moved:
-                yield f"{name}, {tokens} tokens: {ns} ns and {moved} bytes"
-
-
-@law("X6", "More tokens take no less time, unless the floor falls.", sweep="all handoffs of each placement")
-def time_rises(subject: Subject) -> Iterator[str]:
-    for name, ends in PLACEMENTS.items():
-        cases = pd_cases((name,))
-        floors = [subject.model.pd_transfer_demand(case.tokens, *ends).floor_ns for case in cases]
-        if floors == sorted(floors):
-            times = ((str(case), subject.model.pd_transfer_time_ns(case.tokens, *ends)) for case in cases)
-            yield from rising(times)
-
-
-@law("X7", "Within a node is never slower than between nodes.", standing=MODEL, sweep="all handoffs")
-def near_is_fast(subject: Subject) -> Iterator[str]:
-    documents = subject.documents()
-    if documents.fabric and documents.fabric.inter_node_bw_gbps > documents.chip.intra_node_bw_gbps:
-        raise Skipped("the fabric is faster than the links of a node")
-    for case in pd_cases(("same node",)):
-        near = subject.model.pd_transfer_time_ns(case.tokens, case.source, case.target)
-        far = subject.model.pd_transfer_time_ns(case.tokens, *PLACEMENTS["two racks"])
-        if near > far:
-            yield f"{case}: {near} ns, and {far} ns between racks"
-
-
-@law("X8", "Only how placements relate matters.", standing=MODEL, sweep="7 added to every node and rack")
-def relabelled(subject: Subject) -> Iterator[str]:
-    for case in pd_cases():
-        moved = [Placement(end.node + 7, end.rack + 7, end.pool) for end in (case.source, case.target)]
-        first = subject.model.pd_transfer_demand(case.tokens, case.source, case.target)
-        second = subject.model.pd_transfer_demand(case.tokens, *moved)
-        rates = [[use.bytes_per_second for use in demand.links] for demand in (first, second)]
-        if (first.bytes, first.floor_ns, rates[0]) != (second.bytes, second.floor_ns, rates[1]):
-            yield f"{case}: {first}, and {second} 7 nodes on"
-
-
-@law("X9", "Handoffs of different nodes within themselves share no link.", standing=ADVICE, sweep="nodes 0 and 1")
-def own_links(subject: Subject) -> Iterator[str]:
-    ends = [(Placement(node, node), Placement(node, node)) for node in (0, 1)]
-    names = [{use.link for use in subject.model.pd_transfer_demand(1024, *pair).links} for pair in ends]
-    if names[0] & names[1]:
-        yield f"nodes 0 and 1 share {sorted(names[0] & names[1])}"
-
-
-@law("X10", "Decode-context ranks change neither payload nor time.", sweep="as deployed and with other widths")
-def not_sharded(subject: Subject) -> Iterator[str]:
-    tried = 0
-    for width in (1, 2, 4, 8):
-        try:
-            twin = subject.settings(dcp=width)
-        except Skipped:
-            continue
-        tried += width != max(subject.model.decode_context_parallel_width(), 1)
-        for case in pd_cases():
-            ends = case.tokens, case.source, case.target
-            if twin.pd_transfer_demand(*ends) != subject.model.pd_transfer_demand(*ends):
-                yield f"{case}: {twin.pd_transfer_demand(*ends)} at dcp {width}"
-    if not tried:
-        raise Skipped("no other width of decode-context parallelism can be made")
-
-
-@law("X11", "A time is forever or far from it.", sweep="all handoffs and tiers")
-def forever(subject: Subject) -> Iterator[str]:
-    times = {str(case): subject.model.pd_transfer_time_ns(case.tokens, case.source, case.target) for case in pd_cases()}
-    for tier in TIERS:
-        for way in DIRECTIONS:
-            for size in SIZES:
-                times[f"tier {tier}, {way}, {size} bytes"] = subject.model.tier_time_ns(tier, way, size, 1)
-    for name, ns in times.items():
-        if not whole(ns) or ns < 0 or INT64_MAX // 2 < ns < INT64_MAX or ns > INT64_MAX:
-            yield f"{name}: {ns!r}"
-
-
-@law(
-    "X12", "A payload is proportional to the tokens where no cache is bounded.", standing=MODEL, sweep="1,024 to 4,096"
-)
-def payload_linear(subject: Subject) -> Iterator[str]:
-    graph = subject.documents().model
-    kinds = [node for kind in graph.layer_kinds for node in kind.nodes]
-    if graph.caches or any(node.window or node.op == "RecurrentUpdate" or node.compress_ratio for node in kinds):
-        raise Skipped("a cache or state is bounded")
-    one, two = (subject.model.pd_transfer_demand(tokens, *PLACEMENTS["two racks"]).bytes for tokens in (2048, 4096))
-    if two != 2 * one:
-        yield f"2,048 tokens move {one} bytes, 4,096 move {two}"
-
-
-@law("X13", "Beyond its windows a payload is affine in the tokens.", standing=MODEL, sweep="2^18 to 2^20 tokens")
-def payload_affine(subject: Subject) -> Iterator[str]:
-    move = [subject.model.pd_transfer_demand(step << 18, *PLACEMENTS["two racks"]).bytes for step in (1, 2, 3, 4)]
-    if abs(move[0] - 2 * move[1] + move[2]) > 2 or abs(move[1] - 2 * move[2] + move[3]) > 2:
-        yield f"bytes in steps of 2^18 tokens are {move}"
-
-
-@law("X14", "A demand says by `check` what is wrong with it.", sweep="all handoffs")
-def checks_itself(subject: Subject) -> Iterator[str]:
-    for case in pd_cases():
-        try:
-            subject.model.pd_transfer_demand(case.tokens, case.source, case.target).check()
-        except ArgumentError as error:
-            yield f"{case}: {error}"

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 from pykernel.documents import Chip, Inputs
 from pykernel.measured.engine_way import engine_inputs, engine_plan, replicates_queries, runs_flash_attention_2
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
 from pykernel.plan import Plan, make_plan
 from pykernel.resolve import Resolved, resolve
+from pykernel.resolve.disclosures import without_step_laws
 from pykernel.resolve.engine import capture_sizes, data_center_blackwell
+from pykernel.resolve.record import Record
 from pykernel.switches import LawSwitches
 
 
@@ -32,7 +35,7 @@ class Operations:
 def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     """The operations of a deployment. Raises as `pykernel.resolve.resolve` does."""
     stated, inputs = inputs, engine_inputs(inputs)
-    resolved = resolve(inputs)
+    resolved = _told(resolve(inputs), stated)
     assert inputs.model is not None and inputs.chip is not None
     hidden_size, replicated = inputs.model.global_.hidden_size, replicates_queries(stated)
     plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, hidden_size, replicated)
@@ -44,6 +47,19 @@ def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
         query_copies=resolved.layout.dcp if replicated else 1,
     )
     return Operations(resolved, plan, measured, tuple(_captured(resolved, inputs.chip)))
+
+
+def _told(resolved: Resolved, stated: Inputs) -> Resolved:
+    """The same, which says what was stated and assumed: what the engine fills in is no part of the deployment."""
+    record, pool = Record(), stated.deployment.pools[stated.pool]
+    for name in ("all2all_backend", "dcp_comm_backend"):
+        used = getattr(resolved.pool.engine, name)
+        if used != getattr(pool.engine, name):
+            record.assume(name, used, "not stated; the engine's default")
+    if replicates_queries(stated) and pool.engine.dcp_q_replicate is None:
+        record.assume("dcp_q_replicate", "true", "not stated; the engine's default for this model")
+    rows = (*without_step_laws(resolved.provenance), *record.assumptions)
+    return replace(resolved, pool=copy.deepcopy(pool), provenance=rows)
 
 
 def _captured(resolved: Resolved, chip: Chip) -> list[int]:

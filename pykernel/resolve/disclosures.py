@@ -8,9 +8,10 @@ docs/assumptions.md is written from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from pykernel.interface import CoefficientOrigin
 from pykernel.resolve.case import Case
 from pykernel.resolve.engine import (
     DEFAULT_GRAPH_MODE,
@@ -21,7 +22,7 @@ from pykernel.resolve.engine import (
 from pykernel.resolve.laws import ATTENTION_KINDS, RECURRENT_KINDS, own_attention_rate
 from pykernel.resolve.layout import wants_custom_all_reduce
 from pykernel.resolve.memory import DEFAULT_UTILIZATION
-from pykernel.resolve.record import Record
+from pykernel.resolve.record import KERNEL_ASSUMPTION_SET, Record
 from pykernel.resolve.sparse_backend import FLASHINFER_SM90
 
 REFERENCE = "inference-sim/blis-latency-kernel"
@@ -465,3 +466,16 @@ def _record_missing(case: Case, record: Record) -> None:
     for row in MISSING:
         if row.name not in case.coefficients and row.needed(case):
             record.assume(row.name, "absent", row.consequence)
+
+
+_STEP_LAWS = ("attention_", "recurrent_decode_", "moe_routing_imbalance", "host_launch_", "host_replay_")
+
+
+def without_step_laws(rows: Iterable[CoefficientOrigin]) -> tuple[CoefficientOrigin, ...]:
+    """The provenance of a model with its own laws of a step: it assumes nothing that only the published ones lack."""
+
+    def concerns_them(row: CoefficientOrigin) -> bool:
+        absent = row.set == KERNEL_ASSUMPTION_SET and row.scope.startswith("absent: ")
+        return absent and row.name.startswith(_STEP_LAWS)
+
+    return tuple(row for row in rows if not concerns_them(row))

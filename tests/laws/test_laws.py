@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pykernel
-from pykernel import Batch, Kernel, LinkUse, Placement, StepEstimate
+from pykernel import Kernel, Placement
 from pykernel.cli import main
+from pykernel.cli.check import Progress, check_named
 from pykernel.documents import list_scenarios
 from pykernel.errors import ArgumentError
-from pykernel.interface import RESOURCES
 from pykernel.laws import (
-    ADVICE,
     CONTRACT,
     LAWS,
+    Report,
     check_links_agree,
     check_model,
     check_pd_transfer,
@@ -28,73 +27,48 @@ from pykernel.laws import (
 )
 from pykernel.laws.testing import parametrize_with_laws
 
-from .mutants import MUTANTS, Wrapper
+from .mutants import MUTANTS
 
-ROOT = Path(__file__).resolve().parents[2]
-DENSE, PAIR = "qwen3-14b-h100-tp1", "minimax-m2.5-h200-disagg"
+DENSE, PAIR, EXPERTS = "qwen3-14b-h100-tp1", "minimax-m2.5-h200-disagg", "minimax-m2.5-h200-ep16"
 
-BEYOND_MUTANTS = {"B10"}
-"""Contract laws about pykernel's own `Batch`, which no cost model can break."""
+SLOWEST = "glm-5-h200-tp8"
+"""Of the bundled scenarios."""
 
 
-def held(scenario: str, model: str = "blis") -> Any:
-    inputs, build = pykernel.open_inputs(scenario), partial(pykernel.new, model=model)
+def held(scenario: str, model: str = "blis") -> Report | None:
+    """All laws, as `pykernel check` tries them; None where the model does not price the scenario."""
     try:
-        return check_model(build(inputs), factory=build, inputs=inputs)
+        return check_named(model, pykernel.open_inputs(scenario))
     except pykernel.RefusedError:
         return None
 
 
-@pytest.mark.parametrize("scenario", [DENSE, "glm-5-h200-tp8", "minimax-m2.5-h200-ep16"])
-def test_the_built_in_model_holds_every_law(scenario: str) -> None:
+def cpu_seconds() -> float:
+    """Of this process and of those that it waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+@pytest.mark.parametrize("scenario", [DENSE, SLOWEST])
+def test_the_built_in_model_holds_every_law_in_half_a_minute(scenario: str) -> None:
+    before = cpu_seconds()
     report = held(scenario)
-    assert report.ok, str(report)
-    assert sum(report.seconds.values()) < 90
+    assert report and report.ok, str(report)
+    assert cpu_seconds() - before < 30
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["blis", "blis-reference"])
+@pytest.mark.parametrize("model", ["blis", "blis-reference", "calibrated"])
 @pytest.mark.parametrize("scenario", list_scenarios())
 def test_the_built_in_models_hold_every_law_everywhere(scenario: str, model: str) -> None:
     report = held(scenario, model)
-    violations = [one for one in report.violations if one.law != "F2"]  # some are for prices only and do not fit
-    assert violations == [], str(report)
+    assert report is None or report.ok, str(report)
 
 
-def test_every_contract_law_has_a_mutant() -> None:
-    meant = {law for mutant in MUTANTS for law in mutant.laws}
-    contract = {law.id for law in LAWS.values() if law.standing == CONTRACT}
-    assert contract - meant - BEYOND_MUTANTS == set()
-    assert meant - set(LAWS) == set()
-    assert len(MUTANTS) >= 60
-
-
-class Odd(Wrapper):
-    """What a model may do: zero entries left in the map, a tied bottleneck, provenance in another order."""
-
-    def step_time(self, batch: Batch) -> Any:
-        right = self.kernel.step_time(batch)
-        ns = right.per_resource_ns
-        full = {name: ns.get(name, 0) for name in RESOURCES}
-        tied = [name for name in RESOURCES if ns.get(name) == max(ns.values())][-1]
-
-        class Estimate:
-            overlap_ns, no_overlap_ns, bottleneck = right.overlap_ns, right.no_overlap_ns, tied
-            per_resource_ns = full
-
-        return Estimate()
-
-    def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
-        self.kernel.step_time_into(batch, estimate)
-
-    def provenance(self) -> Any:
-        return tuple(reversed(self.kernel.provenance()))
-
-
-def test_what_a_model_may_do_breaks_no_law() -> None:
-    inputs = pykernel.open_inputs(DENSE)
-    report = check_model(Odd(inputs), factory=Odd, inputs=inputs, laws=[id for id in LAWS if id[0] in "PSBMV"])
+def test_the_calibrated_model_holds_the_contract_of_prices_and_accessors() -> None:
+    report = check_named("calibrated", pykernel.open_inputs(EXPERTS), [id for id in LAWS if id[0] in "SBMDR"])
     assert report.ok, str(report)
+    assert "the model does not claim blis" in str(report.skipped[0])
 
 
 def test_an_instance_alone_is_checked_as_far_as_it_goes() -> None:
@@ -152,30 +126,11 @@ def test_pools_of_one_deployment_name_their_links_alike() -> None:
         test_pd_transfer(first, [])
 
 
-class Renamed(Wrapper):
-    """Names its links by its own pool."""
-
-    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> Any:
-        from dataclasses import replace
-
-        right = super().pd_transfer_demand(tokens, source, target)
-        return replace(right, links=tuple(LinkUse(f"pool 1 {use.link}", use.bytes_per_second) for use in right.links))
-
-
-class Derated(Wrapper):
-    """Has its own idea of a link's rate."""
-
-    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> Any:
-        from dataclasses import replace
-
-        right = super().pd_transfer_demand(tokens, source, target)
-        return replace(right, links=tuple(LinkUse(use.link, use.bytes_per_second * 0.9) for use in right.links))
-
-
-@pytest.mark.parametrize("model", [Renamed, Derated])
-def test_links_that_disagree_are_told(model: type) -> None:
+@pytest.mark.parametrize("name", ["NamesLinksByItsPool", "RatesLinksByItsPool"])
+def test_links_that_disagree_are_told(name: str) -> None:
+    mutant = next(one for one in MUTANTS if one.name == name)
     with pytest.raises(AssertionError, match="links differ"):
-        check_links_agree(pykernel.open_pool(PAIR, 0), model(pykernel.open_inputs(PAIR, pool=1)), 1024, *_ENDS)
+        check_links_agree(pykernel.open_pool(PAIR, 0), mutant.build(pykernel.open_inputs(PAIR, pool=1)), 1024, *_ENDS)
 
 
 _ENDS = (Placement(0, 0), Placement(1, 1))
@@ -189,15 +144,6 @@ def test_a_handoff_is_checked_alone() -> None:
         check_pd_transfer(mutant.build(pykernel.open_inputs(DENSE)), case)
 
 
-def test_the_page_lists_the_laws_as_they_are() -> None:
-    spec = importlib.util.spec_from_file_location("write_laws", ROOT / "docs" / "write_laws.py")
-    assert spec is not None and spec.loader is not None
-    writer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(writer)
-    assert (ROOT / "docs" / "laws.md").read_text(encoding="utf-8") == writer.page()
-    assert {law.id[0] for law in LAWS.values()} == set(writer.FAMILIES)
-
-
 def test_the_command_checks_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     junit = tmp_path / "laws.xml"
     call = ["check", "blis", "--scenario", DENSE, "--law", "S1", "--law", "F8", "--junit", str(junit)]
@@ -206,9 +152,56 @@ def test_the_command_checks_by_name(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"{DENSE}: 1 passed, 0 broken, 1 skipped\n  {reason}\n"
     assert 'tests="2" failures="0" skipped="1"' in junit.read_text()
     assert main(["check", "blis", "--law", "S99"]) == 2
-    assert "there is no law 'S99'" in capsys.readouterr().err
+    assert "there is no law 'S99'; of that family there are S1, S2, " in capsys.readouterr().err
+    assert main(["check", "blis", "--law", "?"]) == 2
+    assert "families are P, S, B, " in capsys.readouterr().err
+    assert main(["check", "blis", "--law", "S1", "--junit", str(tmp_path / "nowhere" / "laws.xml")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_which_law_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(["S1", "F8"])
+    progress.of(DENSE)(LAWS["F8"])
+    progress.clear()
+    shown, cleared, _ = capsys.readouterr().err.split("\r")
+    assert shown.startswith(f"{DENSE}: 2 of 2, F8: A wider expert group")
+    assert cleared == " " * 79
 
 
 def test_advice_fails_nothing() -> None:
-    assert {law.id for law in LAWS.values() if law.standing == ADVICE} == {"P10", "M7", "X9", "D5"}
+    mutant = next(one for one in MUTANTS if one.laws == ("B11",))
+    report = check_model(mutant.build(pykernel.open_inputs(DENSE)), laws=["B11"])
+    assert report.ok and [violation.law for violation in report.advice] == ["B11"]
     assert "pytest" not in sys.modules["pykernel.laws.checking"].__dict__
+
+
+MINE = """
+import os
+from pykernel import Kernel
+
+class Mine(Kernel):
+    def completion_overhead_ns(self):
+        return super().completion_overhead_ns() + os.getpid() % 9999
+
+class Fails(Kernel):
+    def __init__(self, inputs):
+        if os.environ.get("PYTHONHASHSEED") == "4":
+            raise OSError("not here")
+        super().__init__(inputs)
+"""
+
+
+def test_a_model_is_made_in_another_process_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_of_laws.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    inputs = pykernel.open_inputs(DENSE)
+
+    def said(factory: Any) -> str:
+        report = check_model(pykernel.new(inputs), factory=factory, inputs=inputs, laws=["P8"])
+        return "".join([*(str(one) for one in report.violations), *(str(one) for one in report.skipped)])
+
+    assert said("blis") == ""
+    assert "another process answers otherwise" in said("mine_of_laws:Mine")
+    assert "in another process it cannot be made: OSError: not here" in said("mine_of_laws:Fails")
+    reason = "P8: holds in this process; its factory cannot be sent to another (name it as `module:attribute`)"
+    assert said(lambda documents: Kernel(documents)).startswith(reason)

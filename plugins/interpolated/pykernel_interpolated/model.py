@@ -28,6 +28,7 @@ from pykernel.interface import (
 from pykernel.kernel import Kernel
 from pykernel.measured.laws import host_constants
 from pykernel.measured.operations import operations_of
+from pykernel.resolve.disclosures import without_step_laws
 from pykernel.switches import LawSwitches
 from pykernel_interpolated.building import Builder
 from pykernel_interpolated.layers import Spent
@@ -173,7 +174,7 @@ class Interpolated(CostModel):
         return self._kernel.completion_overhead_ns()
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
-        return (*self._kernel.provenance(), *self._origins)
+        return (*without_step_laws(self._kernel.provenance()), *self._origins)
 
     def resolved(self) -> Resolution:
         return self._kernel.resolved()

@@ -26,6 +26,7 @@ from pykernel.interface import (
 from pykernel.kernel import Kernel
 from pykernel.plan import LayerPlan, ReadPlan, make_plan
 from pykernel.resolve import Resolved, resolve
+from pykernel.resolve.disclosures import without_step_laws
 from pykernel.switches import NEWEST
 
 Times = dict[str, float]
@@ -237,7 +238,7 @@ class Roofline(CostModel):
         return self._kernel.completion_overhead_ns()
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
-        return self._kernel.provenance()
+        return without_step_laws(self._kernel.provenance())
 
     def resolved(self) -> Resolution:
         return self._kernel.resolved()

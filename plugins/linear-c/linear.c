@@ -10,7 +10,9 @@
  */
 #include <pykernel.h>
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct linear {
     const pk_model *base; /* or NULL */
@@ -185,22 +187,44 @@ static const char *const ORIGINS[3][4] = {
     {"hbm_bandwidth", "linear", "vendor_spec", "NVIDIA H100 SXM"},
     {"launch", "linear", "assumed", "100 us: a round figure"},
 };
-/* Our own, then those of the base, which still answers everything but the step. */
-static size_t origin_count(const void *context) {
-    const linear *model = context;
-    return 3 + (model->base != NULL ? model->base->origin_count(model->base->context) : 0);
+enum { OWN = sizeof ORIGINS / sizeof ORIGINS[0] };
+
+/* Whether the base tells that it lacks a coefficient of its laws of a step, which are not ours. */
+static bool lacked_by_its_step(pk_origin origin) {
+    static const char *const laws[] = {"attention_", "host_launch_", "host_replay_", "moe_routing_", "recurrent_"};
+    if (strncmp(origin.scope, "absent: ", 8) != 0) return false;
+    for (size_t i = 0; i < sizeof laws / sizeof laws[0]; i++)
+        if (strncmp(origin.name, laws[i], strlen(laws[i])) == 0) return true;
+    return false;
 }
-static pk_origin origin_at(const void *context, size_t index) {
-    const linear *model = context;
+/* Our own, then those of the base, which still answers everything but the step. Returns the one of that index, or all
+ * names NULL past the last; *count is how many were passed. */
+static pk_origin origin_of(const linear *model, size_t index, size_t *count) {
     pk_origin origin = {NULL, NULL, NULL, NULL};
-    if (index >= 3 && model->base != NULL) return model->base->origin_at(model->base->context, index - 3);
-    if (index < 3) {
+    *count = OWN;
+    if (index < OWN) {
         origin.name = ORIGINS[index][0];
         origin.set = ORIGINS[index][1];
         origin.method = ORIGINS[index][2];
         origin.scope = ORIGINS[index][3];
+        return origin;
+    }
+    size_t all = model->base != NULL ? model->base->origin_count(model->base->context) : 0;
+    for (size_t i = 0; i < all; i++) {
+        pk_origin next = model->base->origin_at(model->base->context, i);
+        if (lacked_by_its_step(next)) continue;
+        if ((*count)++ == index) return next;
     }
     return origin;
+}
+static size_t origin_count(const void *context) {
+    size_t count;
+    (void)origin_of(context, SIZE_MAX, &count);
+    return count;
+}
+static pk_origin origin_at(const void *context, size_t index) {
+    size_t passed;
+    return origin_of(context, index, &passed);
 }
 static const char *no_text(const void *context, const char *key) {
     (void)context, (void)key;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,7 +15,7 @@ from pykernel.cli import UsageError
 from pykernel.cli.options import add_roots, repos
 from pykernel.documents import Inputs
 from pykernel.errors import ArgumentError, PykernelError, RefusedError
-from pykernel.laws import LAWS, Law, Report, check_model
+from pykernel.laws import CAPABILITIES, LAWS, Law, Report, check_model
 from pykernel.laws.law import known_laws
 
 HELP = """\
@@ -37,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a cost model")
     parser.add_argument("--scenario", metavar="S", action="append", help=f"by default {', '.join(REPRESENTATIVE)}")
     parser.add_argument("--law", metavar="ID", action="append", help="a law to try; by default all")
+    parser.add_argument(
+        "--lacks",
+        metavar="WHAT",
+        action="append",
+        choices=sorted(CAPABILITIES),
+        help=f"what the model does not claim, of {', '.join(sorted(CAPABILITIES))}; by default what its plug-in states",
+    )
     parser.add_argument("--junit", metavar="FILE", help="write the results there as JUnit XML")
     parser.add_argument("--quiet", action="store_true", help="show no progress on standard error")
     add_roots(parser)
@@ -54,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
     for scenario in options.scenario or REPRESENTATIVE:
         inputs = pykernel.open_inputs(scenario, repos(options))
         try:
-            reports[scenario] = check_named(options.name, inputs, laws, progress.of(scenario) if progress else None)
+            shown = progress.of(scenario) if progress else None
+            reports[scenario] = check_named(options.name, inputs, laws, options.lacks, shown)
         except RefusedError as error:
             print(f"{scenario}: not priced: {error}")
             continue
@@ -91,11 +99,16 @@ class Progress:
 
 
 def check_named(
-    name: str, inputs: Inputs, laws: list[str] | None = None, progress: Callable[[Law], None] | None = None
+    name: str,
+    inputs: Inputs,
+    laws: list[str] | None = None,
+    lacks: Iterable[str] | None = None,
+    progress: Callable[[Law], None] | None = None,
 ) -> Report:
-    """The laws tried on a cost model by name. Raises as `pykernel.new`."""
+    """The laws tried on a cost model by name or path. Raises as `pykernel.new`."""
     build = partial(pykernel.new, model=name)
-    lacks = None if name.endswith(SHARED_LIBRARY) else _registered(name)
+    if lacks is None and not name.endswith(SHARED_LIBRARY):
+        lacks = _registered(name)
     return check_model(build(inputs), factory=build, inputs=inputs, lacks=lacks, laws=laws, progress=progress)
 
 

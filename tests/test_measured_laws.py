@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,13 @@ def test_experts_are_those_of_the_busiest_rank_and_skip_pad_rows() -> None:
 SCENARIOS = list_scenarios()
 
 
+@cache
+def opened(scenario: str) -> pykernel.Kernel:
+    kernel = pykernel.open(scenario, model="calibrated")
+    assert isinstance(kernel, pykernel.Kernel)
+    return kernel
+
+
 def batches() -> list[list[pykernel.Request]]:
     decode = pykernel.Request
     return [
@@ -203,7 +211,7 @@ def batches() -> list[list[pykernel.Request]]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_an_estimate_keeps_the_contract_of_a_step(scenario: str) -> None:
-    kernel = pykernel.open(scenario, model="calibrated")
+    kernel = opened(scenario)
     for requests in batches():
         found = kernel.step_time(pykernel.Batch(requests))
         parts = found.per_resource_ns
@@ -218,7 +226,7 @@ def test_an_estimate_keeps_the_contract_of_a_step(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_more_work_never_costs_less(scenario: str) -> None:
-    kernel = pykernel.open(scenario, model="calibrated")
+    kernel = opened(scenario)
 
     def prices(steps: list[list[pykernel.Request]]) -> list[int]:
         return [kernel.step_time(pykernel.Batch(step)).no_overlap_ns for step in steps]
@@ -236,7 +244,7 @@ def test_more_work_never_costs_less(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_withheld_sms_never_help(scenario: str) -> None:
-    kernel = pykernel.open(scenario, model="calibrated")
+    kernel = opened(scenario)
     for requests in batches()[1:4]:
         whole = kernel.step_time(pykernel.Batch(requests))
         for budget in (0, -3, 10**6):

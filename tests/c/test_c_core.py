@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 COMPILERS = [compiler for compiler in ("gcc", "clang") if shutil.which(compiler)]
 CROSS = [compiler for compiler in ("aarch64-linux-gnu-gcc",) if shutil.which(compiler) and shutil.which("qemu-aarch64")]
-BUILDS = ["-O0", "-O1", "-O2", "-O3", "-Os", "-O3 -march=x86-64-v3", "-O3 -march=native"]
+BUILDS = [
+    "-O2",
+    "-O3 -march=native",
+    *(pytest.param(one, marks=pytest.mark.slow) for one in ("-O0", "-O1", "-O3", "-Os", "-O3 -march=x86-64-v3")),
+]
 
 pytestmark = pytest.mark.toolchain
 

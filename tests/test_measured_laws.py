@@ -109,7 +109,7 @@ def test_streaming_attention_costs_what_its_formula_says(part: str, law: str, ro
     wanted = seconds(
         forms.DECODE if law.startswith("decode") else forms.STREAM,
         values,
-        rows=rows, tokens=tokens, kv_heads=heads, bytes_per_token=512.0, flops_per_token=8192.0,
+        rows=rows, tokens=tokens, streams=heads, bytes_per_token=512.0, flops_per_token=8192.0,
         head_dim=128.0, regroups=rows > 1,
     )  # fmt: skip
     assert found == pytest.approx(wanted, rel=1e-13)
@@ -152,7 +152,7 @@ def test_a_dense_decode_step_is_the_sum_of_its_kernels() -> None:
     taken = seconds(
         forms.DECODE,
         coefficients("h100", "decode_bf16"),
-        rows=30, tokens=tokens, kv_heads=8, bytes_per_token=2 * 8 * 128 * 2, flops_per_token=4 * 32 * 128,
+        rows=30, tokens=tokens, streams=8, bytes_per_token=2 * 8 * 128 * 2, flops_per_token=4 * 32 * 128,
         head_dim=128, regroups=1,
     )  # fmt: skip
     total += 32 * scaled(taken, tokens * 4 * 32 * 128, tokens * 2 * 8 * 128 * 2, PART)

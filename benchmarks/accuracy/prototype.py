@@ -123,7 +123,7 @@ class Prototype:
         columns = {
             "rows": s.decodes,
             "tokens": s.decodes * entries,
-            "kv_heads": np.asarray(a.streams),
+            "streams": np.asarray(a.streams),
             "head_dim": np.asarray(a.head_dim),
             "regroups": (s.decodes > 1) & a.regroups,
             "bytes_per_token": np.asarray(a.decode_bytes),
@@ -162,7 +162,7 @@ class Prototype:
             columns = {
                 "rows": rows,
                 "tokens": tokens,
-                "kv_heads": np.asarray(1.0),
+                "streams": np.asarray(1.0),
                 "bytes_per_token": np.asarray(0.0),
                 "flops_per_token": np.asarray(flops),
             }

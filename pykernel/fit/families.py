@@ -30,7 +30,7 @@ from pykernel.fit.forms import (
     Part,
 )
 from pykernel.fit.robust import Sample
-from pykernel.fit.tables import Table, Tables, dominant_kernel, read, select
+from pykernel.fit.tables import Table, Tables, dominant_kernel, kernel_of, read, select
 from pykernel.measured.laws import PCIE_GBPS
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 9 / 16, "mxfp4": 17 / 32, "int4": 17 / 32}
@@ -192,12 +192,13 @@ def _decode(word: str) -> Callable[[Tables, str], Sample | None]:
         rows, context = _floats(table, "batch_size", "step")
         context = context + 1
         context = np.where(window > 0, np.minimum(context, window), context)
-        alone = (window > 0) & np.isin(table["kernel_source"].astype(str), sorted(FLASH_ATTENTION_2))
+        alone = (window > 0) & (kernel_of(table) in FLASH_ATTENTION_2)
         element = 1.0 if word == "fp8" else 2.0
         columns = {
             "rows": rows,
             "tokens": rows * context,
-            "kv_heads": np.where(alone, heads, kv_heads),
+            "kv_heads": kv_heads,
+            "streams": np.where(alone, heads, kv_heads),
             "head_dim": width,
             "regroups": (rows > 1) & (kv_heads > 1) & (heads > kv_heads) & ~alone,
             "bytes_per_token": 2 * kv_heads * width * element,
@@ -244,6 +245,7 @@ def _latent_decode(word: str) -> Callable[[Tables, str], Sample | None]:
             "rows": rows,
             "tokens": rows * (context + 1),
             "kv_heads": np.asarray(1.0),
+            "streams": np.asarray(1.0),
             "bytes_per_token": np.asarray(LATENT_WIDTH * (1.0 if word == "fp8" else 2.0)),
             "flops_per_token": 2 * heads * (LATENT_WIDTH + LATENT_RANK),
         }
@@ -292,6 +294,7 @@ def _sparse(tables: Tables, part: str) -> Sample | None:
         "rows": rows,
         "tokens": rows * np.minimum(context, top_k),
         "kv_heads": np.asarray(1.0),
+        "streams": np.asarray(1.0),
         "bytes_per_token": np.asarray(float(LATENT_WIDTH)),
         "flops_per_token": 2 * heads * (LATENT_WIDTH + LATENT_RANK),
     }
@@ -309,6 +312,7 @@ def _indexer(tables: Tables, part: str) -> Sample | None:
         "rows": rows,
         "tokens": rows * context,
         "kv_heads": np.asarray(1.0),
+        "streams": np.asarray(1.0),
         "bytes_per_token": np.asarray(0.0),
         "flops_per_token": np.asarray(2.0 * INDEX_WIDTH * INDEX_HEADS),
     }

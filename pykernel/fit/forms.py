@@ -132,7 +132,7 @@ GEMM = Form(
 
 def _stream(p: Values, c: Columns, part: Part) -> Array:
     floor, memory, occupancy, efficiency, per_row, per_stream, exponent = p
-    rows, tokens, heads = c["rows"], c["tokens"], c["kv_heads"]
+    rows, tokens, heads = c["rows"], c["tokens"], c["streams"]
     streams = heads * np.maximum(rows, tokens / DECODE_SPLIT)
     moved = tokens * c["bytes_per_token"]
     read = read_seconds(moved, moved, memory, part) * (1 + occupancy * part.sm_count / streams)
@@ -155,8 +155,8 @@ STREAM = Form(
     _stream,
     exponent="exponent",
 )
-"""Attention of query rows that each read `tokens / rows` cached tokens, in one shape of head: latent attention, and the
-scan of a scorer."""
+"""Attention of query rows that each read `tokens / rows` cached tokens in `streams` heads, all of one shape: latent
+attention, and the scan of a scorer."""
 
 
 def _decode(p: Values, c: Columns, part: Part) -> Array:

@@ -134,6 +134,11 @@ def dominant_kernel(table: Table) -> Table:
     return select(table, kernel_source=str(names[np.argmax(counts)]))
 
 
+def kernel_of(table: Table) -> str:
+    """The one kernel that a table's rows were measured with; "" where it is not stated."""
+    return str(table["kernel_source"][0]) if "kernel_source" in table and len(table["latency"]) else ""
+
+
 def chip_of(part: str) -> Chip:
     """The catalog's document of the part that a folder measures."""
     return load_chip(Repos().catalog_root() / "hardware" / f"{PARTS[part]}.yaml")

@@ -32,7 +32,6 @@ demo: $(VENV)/created
 
 test: test-prerequisites $(VENV)/developed
 	$(VENV)/bin/pytest $(PARALLEL)
-	$(MAKE) plugins
 
 # Each distribution under plugins/, installed as its users get it and held to its own tests. They are put in a folder of
 # their own, since the other tests are to see none of them.

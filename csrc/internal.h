@@ -58,6 +58,10 @@ static inline int64_t pk__whole(double value) {
 
 static inline double pk__seconds(int64_t ns) { return (double)ns / 1e9; }
 
+/* Offsets within a frozen kernel. */
+static inline size_t pk__aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
+static inline uint32_t pk__all_layers(const pk_spec *spec) { return spec->layer_count + spec->draft_layer_count; }
+
 /* ---- the frozen kernel --------------------------------------------------------------------------------------- */
 
 /* A collective with its law, span and link worked in: seconds by units, one launch. */
@@ -330,6 +334,22 @@ typedef struct pk__matrix {
     double exponent, inverse_exponent;
     double flops_per_row, peak_flops, bytes;
 } pk__matrix;
+
+/* Every array of pk_measured, in the order in which it is frozen: member, element type, number of elements. */
+#define PK__MEASURED_ARRAYS(X)                                                                                        \
+    X(layers, pk_measured_layer, pk__all_layers(spec))                                                                \
+    X(attentions, pk_measured_attention, spec->attention_count)                                                       \
+    X(scorers, pk_measured_scorer, spec->scorer_count)                                                                \
+    X(experts, pk_measured_experts, spec->experts_count)                                                              \
+    X(collectives, pk_measured_collective, spec->collective_count)                                                    \
+    X(matrices, pk_matrix, spec->measured.matrix_count)                                                               \
+    X(matrix_laws, pk_matrix_law, spec->measured.matrix_law_count)                                                    \
+    X(stream_laws, pk_stream_law, spec->measured.stream_law_count)                                                    \
+    X(tile_laws, pk_tile_law, spec->measured.tile_law_count)                                                          \
+    X(expert_laws, pk_expert_law, spec->measured.expert_law_count)                                                    \
+    X(link_laws, pk_link_law, spec->measured.link_law_count)                                                          \
+    X(mixer_laws, pk_mixer_law, spec->measured.mixer_law_count)                                                       \
+    X(capture_sizes, pk_capture_size, spec->measured.capture_size_count)
 
 /* Bytes of the frozen form of spec->measured; 0 without one. */
 size_t pk__measured_size(const pk_spec *spec);

@@ -8,23 +8,19 @@ typedef struct layout {
     size_t layers, attentions, scorers, experts, collectives, caches, tiers, measured, record, record_size, total;
 } layout;
 
-static size_t aligned(size_t offset) { return (offset + 15) & ~(size_t)15; }
-
-static uint32_t all_layers(const pk_spec *spec) { return spec->layer_count + spec->draft_layer_count; }
-
 static layout lay_out(const pk_spec *spec) {
     layout at;
-    at.layers = aligned(sizeof(pk_kernel));
-    at.attentions = aligned(at.layers + all_layers(spec) * sizeof(pk__layer));
-    at.scorers = aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
-    at.experts = aligned(at.scorers + spec->scorer_count * sizeof(pk__scorer));
-    at.collectives = aligned(at.experts + spec->experts_count * sizeof(pk__experts));
-    at.caches = aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
-    at.tiers = aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
-    at.measured = aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
-    at.record = aligned(at.measured + pk__measured_size(spec));
+    at.layers = pk__aligned(sizeof(pk_kernel));
+    at.attentions = pk__aligned(at.layers + pk__all_layers(spec) * sizeof(pk__layer));
+    at.scorers = pk__aligned(at.attentions + spec->attention_count * sizeof(pk__attention));
+    at.experts = pk__aligned(at.scorers + spec->scorer_count * sizeof(pk__scorer));
+    at.collectives = pk__aligned(at.experts + spec->experts_count * sizeof(pk__experts));
+    at.caches = pk__aligned(at.collectives + spec->collective_count * sizeof(pk__collective));
+    at.tiers = pk__aligned(at.caches + spec->cache_count * sizeof(pk_cache_group));
+    at.measured = pk__aligned(at.tiers + spec->tier_count * sizeof(pk_tier));
+    at.record = pk__aligned(at.measured + pk__measured_size(spec));
     at.record_size = pk__record_size(spec);
-    at.total = aligned(at.record + at.record_size);
+    at.total = pk__aligned(at.record + at.record_size);
     return at;
 }
 
@@ -219,7 +215,7 @@ static pk_status fold(const pk_spec *spec, pk_kernel *kernel, pk_error *error) {
     pk__collective *collectives = (void *)(block + kernel->collectives_at);
     pk_cache_group *caches = (void *)(block + kernel->caches_at);
     pk_tier *tiers = (void *)(block + kernel->tiers_at);
-    for (uint32_t i = 0; i < all_layers(spec); i++) fold_layer(spec, &spec->layers[i], &layers[i]);
+    for (uint32_t i = 0; i < pk__all_layers(spec); i++) fold_layer(spec, &spec->layers[i], &layers[i]);
     for (uint32_t i = 0; i < spec->attention_count; i++) {
         pk_status status = fold_attention(kernel, spec, &spec->attentions[i], &attentions[i], error);
         if (status != PK_OK) return status;

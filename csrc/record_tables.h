@@ -1,0 +1,400 @@
+/*
+ * The tables of record.c, and of no other file: every section of a record, every array of a spec, every field of every
+ * struct. A new struct of the spec is a row in `arrays` (or none, inside pk_spec) and a row for each of its fields in
+ * `fields`. The tables hold offsets and no pointers, so that they need no relocation and stay read-only in a shared
+ * library.
+ */
+#ifndef PYKERNEL_RECORD_TABLES_H
+#define PYKERNEL_RECORD_TABLES_H
+
+#include "internal.h"
+
+/* Ids are pinned. */
+enum {
+    SPEC = 1,
+    TEXTS = 2,
+    LAYERS = 3,
+    ATTENTIONS = 4,
+    SCORERS = 5,
+    GEMMS = 6,
+    EXPERTS = 7,
+    COLLECTIVES = 8,
+    COLLECTIVE_LAWS = 9,
+    GROUPS = 10,
+    CACHES = 11,
+    TIERS = 12,
+    ORIGINS = 13,
+    OVERRIDES = 14,
+    NOTES = 15,
+    MEASURED_LAYERS = 16,
+    MEASURED_ATTENTIONS = 17,
+    MEASURED_SCORERS = 18,
+    MEASURED_EXPERTS = 19,
+    MEASURED_COLLECTIVES = 20,
+    MEASURED_MATRICES = 21,
+    MEASURED_MATRIX_LAWS = 22,
+    MEASURED_STREAM_LAWS = 23,
+    MEASURED_TILE_LAWS = 24,
+    MEASURED_EXPERT_LAWS = 25,
+    MEASURED_LINK_LAWS = 26,
+    MEASURED_MIXER_LAWS = 27,
+    MEASURED_CAPTURE_SIZES = 28,
+    SECTION_COUNT = 29
+};
+
+typedef struct field {
+    uint8_t section;
+    uint8_t kind;
+    uint16_t size; /* in the record */
+    uint32_t offset;
+} field;
+
+enum { NUMBER, NAME, TEXT };
+
+#define SIZE_OF(type, member) sizeof(((type *)0)->member)
+#define FIELD(section, type, member) {section, NUMBER, SIZE_OF(type, member), offsetof(type, member)}
+#define FIELD_NAME(section, type, member) {section, NAME, SIZE_OF(type, member), offsetof(type, member)}
+#define FIELD_TEXT(section, type, member) {section, TEXT, 8, offsetof(type, member)}
+
+#define FIELDS_OF_FLOOR_LAW(section, type, law_at, last)                                                              \
+    FIELD(section, type, law_at.law), FIELD(section, type, law_at.reserved), FIELD(section, type, law_at.floor_ns),   \
+        FIELD(section, type, law_at.last)
+
+/* Rows of one section stand together, in the order of the struct. */
+static const field fields[] = {
+    FIELD(SPEC, pk_spec, tensor_parallel),
+    FIELD(SPEC, pk_spec, prefill_context_parallel),
+    FIELD(SPEC, pk_spec, decode_context_parallel),
+    FIELD(SPEC, pk_spec, interleave),
+    FIELD(SPEC, pk_spec, context_chunk),
+    FIELD(SPEC, pk_spec, draft_passes),
+    FIELD(SPEC, pk_spec, sm_count),
+    FIELD(SPEC, pk_spec, peak_flops),
+    FIELD(SPEC, pk_spec, hbm_bytes_per_second),
+    FIELD(SPEC, pk_spec, link_ratio),
+    FIELD(SPEC, pk_spec, gemm.law),
+    FIELD(SPEC, pk_spec, gemm.reserved),
+    FIELD(SPEC, pk_spec, gemm.eps_max),
+    FIELD(SPEC, pk_spec, gemm.m_half),
+    FIELD(SPEC, pk_spec, gemm.n_half),
+    FIELD(SPEC, pk_spec, gemm.k_half),
+    FIELD(SPEC, pk_spec, host.uniform_mode),
+    FIELD(SPEC, pk_spec, host.other_mode),
+    FIELD(SPEC, pk_spec, host.uniform_width),
+    FIELD(SPEC, pk_spec, host.segments),
+    FIELD(SPEC, pk_spec, host.layers),
+    FIELD(SPEC, pk_spec, host.kernels),
+    FIELD(SPEC, pk_spec, host.capture_tokens),
+    FIELD(SPEC, pk_spec, host.decode_threshold),
+    FIELD(SPEC, pk_spec, host.replay_ns),
+    FIELD(SPEC, pk_spec, host.eager_layer_ns),
+    FIELD(SPEC, pk_spec, host.kernel_ns),
+    FIELD(SPEC, pk_spec, host.admission_request_ns),
+    FIELD(SPEC, pk_spec, host.admission_token_ns),
+    FIELD(SPEC, pk_spec, host.output_token_ns),
+    FIELD(SPEC, pk_spec, host.completion_ns),
+    FIELD(SPEC, pk_spec, head.rows),
+    FIELD(SPEC, pk_spec, head.has_gather),
+    FIELD(SPEC, pk_spec, head.gather_law),
+    FIELD(SPEC, pk_spec, head.gather_group),
+    FIELD(SPEC, pk_spec, head.flops_per_row),
+    FIELD(SPEC, pk_spec, head.bytes),
+    FIELD(SPEC, pk_spec, head.gather_bytes_per_row),
+    FIELD(SPEC, pk_spec, head.stored_bytes),
+    FIELD(SPEC, pk_spec, memory.device_bytes),
+    FIELD(SPEC, pk_spec, memory.utilization),
+    FIELD(SPEC, pk_spec, memory.embedding_bytes),
+    FIELD(SPEC, pk_spec, memory.activation_buffers),
+    FIELD(SPEC, pk_spec, memory.activation_tokens),
+    FIELD(SPEC, pk_spec, memory.activation_width),
+    FIELD(SPEC, pk_spec, memory.activation_floor_bytes),
+    FIELD(SPEC, pk_spec, memory.graph_bytes),
+    FIELD(SPEC, pk_spec, memory.communicator_bytes),
+    FIELD(SPEC, pk_spec, memory.workspace_bytes),
+    FIELD(SPEC, pk_spec, memory.inside_budget),
+    FIELD(SPEC, pk_spec, memory.draft_tokens),
+    FIELD(SPEC, pk_spec, memory.block),
+    FIELD(SPEC, pk_spec, memory.in_flight_tokens),
+    FIELD(SPEC, pk_spec, memory.model_length),
+    FIELD(SPEC, pk_spec, memory.pool_block_bytes),
+    FIELD(SPEC, pk_spec, links.host_bytes_per_second),
+    FIELD(SPEC, pk_spec, links.node_bytes_per_second),
+    FIELD(SPEC, pk_spec, links.fabric_bytes_per_second),
+    FIELD(SPEC, pk_spec, links.handoff_floor_ns),
+    FIELD(SPEC, pk_spec, links.rack_is_one_domain),
+    FIELD(SPEC, pk_spec, links.reserved),
+    FIELD(SPEC, pk_spec, resolution.tensor_parallel),
+    FIELD(SPEC, pk_spec, resolution.data_parallel),
+    FIELD(SPEC, pk_spec, resolution.expert_parallel),
+    FIELD(SPEC, pk_spec, resolution.async_scheduling),
+    FIELD(SPEC, pk_spec, resolution.cascade_attention),
+    FIELD(SPEC, pk_spec, resolution.sequence_parallel_moe),
+    FIELD_TEXT(SPEC, pk_spec, resolution.all_reduce_backend),
+    FIELD(SPEC, pk_spec, draft_layer_count),
+    FIELD(SPEC, pk_spec, measured.present),
+    FIELD(SPEC, pk_spec, measured.head_matrix),
+    FIELD(SPEC, pk_spec, measured.gather_law),
+    FIELD(SPEC, pk_spec, measured.bytes_per_second),
+    FIELD(SPEC, pk_spec, measured.host.kernel_scale),
+    FIELD(SPEC, pk_spec, measured.host.layer),
+    FIELD(SPEC, pk_spec, measured.host.prompt_step),
+    FIELD(SPEC, pk_spec, measured.host.prompt_token),
+    FIELD(SPEC, pk_spec, measured.host.unprepared_step),
+    FIELD(SPEC, pk_spec, measured.host.unprepared_request),
+
+    FIELD(LAYERS, pk_layer, count),
+    FIELD(LAYERS, pk_layer, attention_first),
+    FIELD(LAYERS, pk_layer, attention_count),
+    FIELD(LAYERS, pk_layer, scorer_first),
+    FIELD(LAYERS, pk_layer, scorer_count),
+    FIELD(LAYERS, pk_layer, gemm_first),
+    FIELD(LAYERS, pk_layer, gemm_count),
+    FIELD(LAYERS, pk_layer, experts_first),
+    FIELD(LAYERS, pk_layer, experts_count),
+    FIELD(LAYERS, pk_layer, collective_first),
+    FIELD(LAYERS, pk_layer, collective_count),
+    FIELD(LAYERS, pk_layer, reserved),
+    FIELD(LAYERS, pk_layer, dense_flops_per_token),
+    FIELD(LAYERS, pk_layer, dense_bytes),
+    FIELD(LAYERS, pk_layer, elementwise_bytes_per_token),
+    FIELDS_OF_FLOOR_LAW(LAYERS, pk_layer, recurrent, tokens_per_second),
+    FIELD(LAYERS, pk_layer, stored_bytes),
+    FIELD(LAYERS, pk_layer, replicated_bytes),
+
+    FIELD(ATTENTIONS, pk_attention, query_heads),
+    FIELD(ATTENTIONS, pk_attention, head_dim),
+    FIELD(ATTENTIONS, pk_attention, prefill_window),
+    FIELD(ATTENTIONS, pk_attention, cache_bytes_per_token),
+    FIELD(ATTENTIONS, pk_attention, one_mixed_launch),
+    FIELD(ATTENTIONS, pk_attention, reserved),
+    FIELD(ATTENTIONS, pk_attention, read.law),
+    FIELD(ATTENTIONS, pk_attention, read.sharded),
+    FIELD(ATTENTIONS, pk_attention, read.top_k),
+    FIELD(ATTENTIONS, pk_attention, read.compress_ratio),
+    FIELD(ATTENTIONS, pk_attention, read.window),
+    FIELDS_OF_FLOOR_LAW(ATTENTIONS, pk_attention, decode, bytes_per_second),
+    FIELDS_OF_FLOOR_LAW(ATTENTIONS, pk_attention, prefill, work_scale),
+
+    FIELD(SCORERS, pk_scorer, cache_bytes_per_token),
+    FIELD(SCORERS, pk_scorer, window),
+    FIELD(SCORERS, pk_scorer, compress_ratio),
+    FIELD(SCORERS, pk_scorer, sharded),
+    FIELDS_OF_FLOOR_LAW(SCORERS, pk_scorer, decode, bytes_per_second),
+
+    FIELD(GEMMS, pk_gemm, flops_per_token),
+    FIELD(GEMMS, pk_gemm, n),
+    FIELD(GEMMS, pk_gemm, k),
+
+    FIELD(EXPERTS, pk_experts, experts),
+    FIELD(EXPERTS, pk_experts, local),
+    FIELD(EXPERTS, pk_experts, top_k),
+    FIELD(EXPERTS, pk_experts, shards),
+    FIELD(EXPERTS, pk_experts, funnel),
+    FIELD(EXPERTS, pk_experts, token_slices),
+    FIELD(EXPERTS, pk_experts, flops_per_token_and_expert),
+    FIELD(EXPERTS, pk_experts, bytes_per_expert),
+    FIELD(EXPERTS, pk_experts, imbalance),
+    FIELD(EXPERTS, pk_experts, stored_bytes_per_expert),
+    FIELD(EXPERTS, pk_experts, redundant),
+    FIELD(EXPERTS, pk_experts, ranks),
+
+    FIELD(COLLECTIVES, pk_collective, law),
+    FIELD(COLLECTIVES, pk_collective, group),
+    FIELD(COLLECTIVES, pk_collective, span),
+    FIELD(COLLECTIVES, pk_collective, units),
+    FIELD(COLLECTIVES, pk_collective, on_sm),
+    FIELD(COLLECTIVES, pk_collective, reserved),
+    FIELD(COLLECTIVES, pk_collective, bytes_per_unit),
+
+    FIELD(COLLECTIVE_LAWS, pk_collective_law, law),
+    FIELD(COLLECTIVE_LAWS, pk_collective_law, reserved),
+    FIELD(COLLECTIVE_LAWS, pk_collective_law, floor_ns),
+    FIELD(COLLECTIVE_LAWS, pk_collective_law, transition_bytes_per_second),
+    FIELD(COLLECTIVE_LAWS, pk_collective_law, peak_bytes_per_second),
+
+    FIELD(GROUPS, pk_group, width),
+    FIELD(GROUPS, pk_group, per_node),
+    FIELD(GROUPS, pk_group, crosses_nodes),
+    FIELD(GROUPS, pk_group, reserved),
+
+    FIELD(CACHES, pk_cache_group, kind),
+    FIELD(CACHES, pk_cache_group, layers),
+    FIELD(CACHES, pk_cache_group, tokens_per_entry),
+    FIELD(CACHES, pk_cache_group, sharded),
+    FIELD(CACHES, pk_cache_group, pages),
+    FIELD(CACHES, pk_cache_group, handed_over),
+    FIELD(CACHES, pk_cache_group, block),
+    FIELD(CACHES, pk_cache_group, window),
+    FIELD(CACHES, pk_cache_group, entry_bytes),
+
+    FIELD_NAME(TIERS, pk_tier, name),
+    FIELD(TIERS, pk_tier, read_bytes_per_second),
+    FIELD(TIERS, pk_tier, write_bytes_per_second),
+    FIELD(TIERS, pk_tier, latency_us),
+
+    FIELD_TEXT(ORIGINS, pk_origin, name),
+    FIELD_TEXT(ORIGINS, pk_origin, set),
+    FIELD_TEXT(ORIGINS, pk_origin, method),
+    FIELD_TEXT(ORIGINS, pk_origin, scope),
+
+    FIELD_TEXT(OVERRIDES, pk_override, field),
+    FIELD_TEXT(OVERRIDES, pk_override, requested),
+    FIELD_TEXT(OVERRIDES, pk_override, resolved),
+    FIELD_TEXT(OVERRIDES, pk_override, reason),
+
+    FIELD_TEXT(NOTES, pk_note, key),
+    FIELD_TEXT(NOTES, pk_note, value),
+
+    FIELD(MEASURED_LAYERS, pk_measured_layer, matrix_first),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, matrix_count),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, mixer),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, decode_law),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, prefill_law),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, reserved),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, state_bytes),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, token_bytes),
+    FIELD(MEASURED_LAYERS, pk_measured_layer, token_flops),
+
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_law),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_law),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_streams),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, reserved),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, heads),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, kv_heads),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, head_dim),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_bytes),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, decode_flops),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, prefill_flops),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, query_bytes),
+    FIELD(MEASURED_ATTENTIONS, pk_measured_attention, kv_bytes),
+
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, law),
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, reserved),
+    FIELD(MEASURED_SCORERS, pk_measured_scorer, flops),
+
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, law),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, reserved),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, hidden),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, width),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, flops_per_row),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, bytes_per_expert),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, shape),
+    FIELD(MEASURED_EXPERTS, pk_measured_experts, busiest),
+
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, law),
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, large_law),
+    FIELD(MEASURED_COLLECTIVES, pk_measured_collective, most_bytes),
+
+    FIELD(MEASURED_MATRICES, pk_matrix, law),
+    FIELD(MEASURED_MATRICES, pk_matrix, reserved),
+    FIELD(MEASURED_MATRICES, pk_matrix, n),
+    FIELD(MEASURED_MATRICES, pk_matrix, k),
+    FIELD(MEASURED_MATRICES, pk_matrix, weight_bytes),
+
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, exponent),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, reserved),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, peak_flops),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, compute),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, memory),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, k_half),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, wave),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, input_passes),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, output_passes),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, floor),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, depth),
+    FIELD(MEASURED_MATRIX_LAWS, pk_matrix_law, per_row),
+
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, exponent),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, reserved),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, peak_flops),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, compute),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, memory),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, occupancy),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, floor),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_row),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, per_stream),
+    FIELD(MEASURED_STREAM_LAWS, pk_stream_law, regroup),
+
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, exponent),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, reserved),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, peak_flops),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, compute),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, memory),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, occupancy),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, head_half),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, kv_passes),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, floor),
+    FIELD(MEASURED_TILE_LAWS, pk_tile_law, per_stream),
+
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, exponent),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, reserved),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, peak_flops),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, compute),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, memory),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, width_half),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, padding),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, row_passes),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, slot_passes),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, floor),
+    FIELD(MEASURED_EXPERT_LAWS, pk_expert_law, ramp),
+
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, exponent),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, reserved),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, volume),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, bytes_per_second),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, floor),
+    FIELD(MEASURED_LINK_LAWS, pk_link_law, per_peer),
+
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[0]),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, reserved[1]),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, peak_flops),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, compute),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, state_passes),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, token_passes),
+    FIELD(MEASURED_MIXER_LAWS, pk_mixer_law, floor),
+
+    FIELD(MEASURED_CAPTURE_SIZES, pk_capture_size, tokens),
+};
+enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+
+/* An array of the spec: where its pointer and its count lie. `also_at` is a count that lies behind it, or 0. */
+typedef struct array_row {
+    uint32_t section, element_size, pointer_at, count_at, also_at;
+    char name[28];
+} array_row;
+
+#define ARRAY(section, type, pointer, count)                                                                          \
+    {section, sizeof(type), offsetof(pk_spec, pointer), offsetof(pk_spec, count), 0, #pointer}
+
+static const array_row arrays[] = {
+    {LAYERS, sizeof(pk_layer), offsetof(pk_spec, layers), offsetof(pk_spec, layer_count),
+     offsetof(pk_spec, draft_layer_count), "layers"},
+    ARRAY(ATTENTIONS, pk_attention, attentions, attention_count),
+    ARRAY(SCORERS, pk_scorer, scorers, scorer_count),
+    ARRAY(GEMMS, pk_gemm, gemms, gemm_count),
+    ARRAY(EXPERTS, pk_experts, experts, experts_count),
+    ARRAY(COLLECTIVES, pk_collective, collectives, collective_count),
+    ARRAY(COLLECTIVE_LAWS, pk_collective_law, collective_laws, collective_law_count),
+    ARRAY(GROUPS, pk_group, groups, group_count),
+    ARRAY(CACHES, pk_cache_group, caches, cache_count),
+    ARRAY(TIERS, pk_tier, tiers, tier_count),
+    ARRAY(ORIGINS, pk_origin, origins, origin_count),
+    ARRAY(OVERRIDES, pk_override, overrides, override_count),
+    ARRAY(NOTES, pk_note, notes, note_count),
+    ARRAY(MEASURED_LAYERS, pk_measured_layer, measured.layers, measured.layer_count),
+    ARRAY(MEASURED_ATTENTIONS, pk_measured_attention, measured.attentions, measured.attention_count),
+    ARRAY(MEASURED_SCORERS, pk_measured_scorer, measured.scorers, measured.scorer_count),
+    ARRAY(MEASURED_EXPERTS, pk_measured_experts, measured.experts, measured.experts_count),
+    ARRAY(MEASURED_COLLECTIVES, pk_measured_collective, measured.collectives, measured.collective_count),
+    ARRAY(MEASURED_MATRICES, pk_matrix, measured.matrices, measured.matrix_count),
+    ARRAY(MEASURED_MATRIX_LAWS, pk_matrix_law, measured.matrix_laws, measured.matrix_law_count),
+    ARRAY(MEASURED_STREAM_LAWS, pk_stream_law, measured.stream_laws, measured.stream_law_count),
+    ARRAY(MEASURED_TILE_LAWS, pk_tile_law, measured.tile_laws, measured.tile_law_count),
+    ARRAY(MEASURED_EXPERT_LAWS, pk_expert_law, measured.expert_laws, measured.expert_law_count),
+    ARRAY(MEASURED_LINK_LAWS, pk_link_law, measured.link_laws, measured.link_law_count),
+    ARRAY(MEASURED_MIXER_LAWS, pk_mixer_law, measured.mixer_laws, measured.mixer_law_count),
+    ARRAY(MEASURED_CAPTURE_SIZES, pk_capture_size, measured.capture_sizes, measured.capture_size_count),
+};
+enum { ARRAY_COUNT = sizeof arrays / sizeof arrays[0] };
+
+#endif

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from pykernel.kernel import Kernel
     from pykernel.models import new
+    from pykernel.own_step import OwnStep
     from pykernel.resolve import ENGINE_BEHAVIOUR_COMMIT, ENGINE_BEHAVIOUR_VERSION, KERNEL_ASSUMPTION_SET
     from pykernel.summary import ModelSummary, summarize
     from pykernel.switches import LawSwitches
@@ -82,6 +83,7 @@ _HOMES = {
     ),
     "pykernel.kernel": "Kernel",
     "pykernel.models": "new",
+    "pykernel.own_step": "OwnStep",
     "pykernel.resolve": "ENGINE_BEHAVIOUR_COMMIT ENGINE_BEHAVIOUR_VERSION KERNEL_ASSUMPTION_SET",
     "pykernel.summary": "ModelSummary summarize",
     "pykernel.switches": "LawSwitches",
@@ -112,6 +114,7 @@ __all__ = [
     "MemoryBreakdown",
     "ModelSummary",
     "Override",
+    "OwnStep",
     "ParameterInventory",
     "Placement",
     "PluginError",

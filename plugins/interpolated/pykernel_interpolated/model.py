@@ -7,27 +7,16 @@ on curves through the measured points. Curves are made when the model is, a step
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
 
 import numpy as np
 
 from pykernel.batch import Batch
-from pykernel.documents import Inputs, Pool
-from pykernel.interface import (
-    INT64_MAX,
-    RESOURCES,
-    CoefficientOrigin,
-    CostModel,
-    KVCapacity,
-    MemoryBreakdown,
-    Placement,
-    Resolution,
-    StepEstimate,
-    TransferDemand,
-)
+from pykernel.documents import Inputs
+from pykernel.interface import INT64_MAX, RESOURCES, CoefficientOrigin, StepEstimate
 from pykernel.kernel import Kernel
 from pykernel.measured.laws import host_constants
 from pykernel.measured.operations import operations_of
+from pykernel.own_step import OwnStep
 from pykernel.resolve.disclosures import without_step_laws
 from pykernel.switches import LawSwitches
 from pykernel_interpolated.building import Builder
@@ -39,7 +28,7 @@ SWITCHES = LawSwitches(embedding_width="sixteen_bit", engine_weights=True)
 """What the engine holds, as `calibrated` has it."""
 
 
-class Interpolated(CostModel):
+class Interpolated(OwnStep):
     """Prices one pool of one deployment from measured tables.
 
     Parameters
@@ -53,7 +42,7 @@ class Interpolated(CostModel):
     lacks = frozenset({"blis", "monotone"})
 
     def __init__(self, inputs: Inputs, *, tables: str | None = None, engine: str = "vllm") -> None:
-        self._kernel = Kernel(inputs, switches=SWITCHES)
+        super().__init__(Kernel(inputs, switches=SWITCHES))
         operations = operations_of(inputs, SWITCHES)
         builder = Builder(operations, inputs.chip, tables_at(tables))
         self._stack, self._draft = builder.layers()
@@ -68,11 +57,6 @@ class Interpolated(CostModel):
         self._origins = (*builder.origins, *host.origins)
 
     # ---- the step ----------------------------------------------------------------------------------------------
-
-    def step_time(self, batch: Batch) -> StepEstimate:
-        estimate = StepEstimate()
-        self.step_time_into(batch, estimate)
-        return estimate
 
     def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
         batch.validate()
@@ -126,76 +110,8 @@ class Interpolated(CostModel):
             spent += host["prompt_step"] + host["prompt_token"] * work.prefill_rows
         return spent * 1e-6
 
-    # ---- everything else is the blis kernel's ------------------------------------------------------------------
-
-    def fixed_bytes(self) -> MemoryBreakdown:
-        return self._kernel.fixed_bytes()
-
-    def pre_snapshot_bytes(self) -> int:
-        return self._kernel.pre_snapshot_bytes()
-
-    def sequence_variable_bytes(self, tokens: int) -> int:
-        return self._kernel.sequence_variable_bytes(tokens)
-
-    def sequence_fixed_bytes(self) -> int:
-        return self._kernel.sequence_fixed_bytes()
-
-    def sequence_admission_bytes(self) -> int:
-        return self._kernel.sequence_admission_bytes()
-
-    def sequence_bounded_bytes(self, in_flight: int) -> int:
-        return self._kernel.sequence_bounded_bytes(in_flight)
-
-    def sequence_bounded_bytes_at(self, computed: int, in_flight: int) -> int:
-        return self._kernel.sequence_bounded_bytes_at(computed, in_flight)
-
-    def max_tokens_for(self, bytes: int) -> int:
-        return self._kernel.max_tokens_for(bytes)
-
-    def kv_capacity(self, **settings: Any) -> KVCapacity:
-        return self._kernel.kv_capacity(**settings)
-
-    def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
-        return self._kernel.tier_time_ns(tier, direction, bytes, queue_depth)
-
-    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
-        return self._kernel.pd_transfer_demand(tokens, source, target)
-
-    def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
-        return self._kernel.pd_transfer_time_ns(tokens, source, target)
-
-    def admission_overhead_ns(self, prompt_tokens: int) -> int:
-        return self._kernel.admission_overhead_ns(prompt_tokens)
-
-    def output_token_overhead_ns(self) -> int:
-        return self._kernel.output_token_overhead_ns()
-
-    def completion_overhead_ns(self) -> int:
-        return self._kernel.completion_overhead_ns()
-
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
-        return (*without_step_laws(self._kernel.provenance()), *self._origins)
-
-    def resolved(self) -> Resolution:
-        return self._kernel.resolved()
-
-    def deployment(self) -> Pool:
-        return self._kernel.deployment()
-
-    def capture_tokens(self) -> int:
-        return self._kernel.capture_tokens()
-
-    def graph_modes(self) -> tuple[str, str]:
-        return self._kernel.graph_modes()
-
-    def decode_threshold(self) -> int:
-        return self._kernel.decode_threshold()
-
-    def decode_context_parallel_width(self) -> int:
-        return self._kernel.decode_context_parallel_width()
-
-    def prefill_context_parallel_width(self) -> int:
-        return self._kernel.prefill_context_parallel_width()
+        return (*without_step_laws(self.base.provenance()), *self._origins)
 
 
 _NONE = np.zeros(0, dtype=np.int64)

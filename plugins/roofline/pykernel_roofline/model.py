@@ -8,22 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from pykernel.batch import Batch
-from pykernel.documents import Inputs, Pool
-from pykernel.interface import (
-    RESOURCES,
-    CoefficientOrigin,
-    CostModel,
-    KVCapacity,
-    MemoryBreakdown,
-    Placement,
-    Resolution,
-    StepEstimate,
-    TransferDemand,
-)
+from pykernel.documents import Inputs
+from pykernel.interface import RESOURCES, CoefficientOrigin, StepEstimate
 from pykernel.kernel import Kernel
+from pykernel.own_step import OwnStep
 from pykernel.plan import LayerPlan, ReadPlan, make_plan
 from pykernel.resolve import Resolved, resolve
 from pykernel.resolve.disclosures import without_step_laws
@@ -71,13 +61,13 @@ class _Work:
         return cls(tokens, decode_rows, prefill_rows, decode_rows + len(spans), decodes, spans)
 
 
-class Roofline(CostModel):
+class Roofline(OwnStep):
     """Prices one pool of one deployment by datasheet peaks. Raises as the blis kernel does for what it refuses."""
 
     lacks = frozenset({"blis"})
 
     def __init__(self, inputs: Inputs) -> None:
-        self._kernel = Kernel(inputs)
+        super().__init__(Kernel(inputs))
         self._resolved: Resolved = resolve(inputs)
         self._plan = make_plan(inputs.model, self._resolved, NEWEST)
         links, chip = self._resolved.links, inputs.chip
@@ -90,11 +80,6 @@ class Roofline(CostModel):
         )
 
     # ---- the step ----------------------------------------------------------------------------------------------
-
-    def step_time(self, batch: Batch) -> StepEstimate:
-        estimate = StepEstimate()
-        self.step_time_into(batch, estimate)
-        return estimate
 
     def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:
         batch.validate()
@@ -190,76 +175,8 @@ class Roofline(CostModel):
             "hbm": head.dense_bytes / layout.tp / rates.hbm,
         }
 
-    # ---- everything else is the blis kernel's ------------------------------------------------------------------
-
-    def fixed_bytes(self) -> MemoryBreakdown:
-        return self._kernel.fixed_bytes()
-
-    def pre_snapshot_bytes(self) -> int:
-        return self._kernel.pre_snapshot_bytes()
-
-    def sequence_variable_bytes(self, tokens: int) -> int:
-        return self._kernel.sequence_variable_bytes(tokens)
-
-    def sequence_fixed_bytes(self) -> int:
-        return self._kernel.sequence_fixed_bytes()
-
-    def sequence_admission_bytes(self) -> int:
-        return self._kernel.sequence_admission_bytes()
-
-    def sequence_bounded_bytes(self, in_flight: int) -> int:
-        return self._kernel.sequence_bounded_bytes(in_flight)
-
-    def sequence_bounded_bytes_at(self, computed: int, in_flight: int) -> int:
-        return self._kernel.sequence_bounded_bytes_at(computed, in_flight)
-
-    def max_tokens_for(self, bytes: int) -> int:
-        return self._kernel.max_tokens_for(bytes)
-
-    def kv_capacity(self, **settings: Any) -> KVCapacity:
-        return self._kernel.kv_capacity(**settings)
-
-    def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
-        return self._kernel.tier_time_ns(tier, direction, bytes, queue_depth)
-
-    def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
-        return self._kernel.pd_transfer_demand(tokens, source, target)
-
-    def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
-        return self._kernel.pd_transfer_time_ns(tokens, source, target)
-
-    def admission_overhead_ns(self, prompt_tokens: int) -> int:
-        return self._kernel.admission_overhead_ns(prompt_tokens)
-
-    def output_token_overhead_ns(self) -> int:
-        return self._kernel.output_token_overhead_ns()
-
-    def completion_overhead_ns(self) -> int:
-        return self._kernel.completion_overhead_ns()
-
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
-        return without_step_laws(self._kernel.provenance())
-
-    def resolved(self) -> Resolution:
-        return self._kernel.resolved()
-
-    def deployment(self) -> Pool:
-        return self._kernel.deployment()
-
-    def capture_tokens(self) -> int:
-        return self._kernel.capture_tokens()
-
-    def graph_modes(self) -> tuple[str, str]:
-        return self._kernel.graph_modes()
-
-    def decode_threshold(self) -> int:
-        return self._kernel.decode_threshold()
-
-    def decode_context_parallel_width(self) -> int:
-        return self._kernel.decode_context_parallel_width()
-
-    def prefill_context_parallel_width(self) -> int:
-        return self._kernel.prefill_context_parallel_width()
+        return without_step_laws(self.base.provenance())
 
 
 def _windowed(context: int, window: int) -> int:

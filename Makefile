@@ -22,7 +22,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 
 SCORE_ROWS ?= benchmarks/accuracy/measured.csv
 
-.PHONY: demo test plugins slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
+.PHONY: demo test plugins installed-plugins slow lint bench bench-counts bench-peers score fit configs cdef cmake fuzz c-warnings sanitize
 .PHONY: prerequisites test-prerequisites rebuild clean
 
 demo: $(VENV)/created
@@ -35,14 +35,19 @@ test: test-prerequisites $(VENV)/developed
 
 # Each distribution under plugins/, installed as its users get it and held to its own tests. They are put in a folder of
 # their own, since the other tests are to see none of them.
-plugins: $(VENV)/developed
+PLUGIN_TESTS := env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(CURDIR)/$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
+
+plugins: installed-plugins
+	$(PLUGIN_TESTS)
+
+installed-plugins: $(VENV)/developed
 	rm -rf $(PLUGINS) plugins/*/build
 	$(VENV)/bin/$(PIP) --no-deps --no-build-isolation --target $(PLUGINS) $(dir $(wildcard plugins/*/pyproject.toml))
 	rm -rf plugins/*/*.egg-info # which would make a plug-in of the oracle's folder, where the other tests find it
-	env --unset=PYKERNEL_PLUGINS PYTHONPATH=$(CURDIR)/$(PLUGINS) $(VENV)/bin/pytest --numprocesses auto plugins
 
-slow: $(VENV)/developed
+slow: installed-plugins
 	$(VENV)/bin/pytest -m slow
+	$(PLUGIN_TESTS) -m slow
 
 lint: $(VENV)/developed
 	$(VENV)/bin/ruff check .

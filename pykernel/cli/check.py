@@ -15,22 +15,13 @@ from pykernel.cli import UsageError
 from pykernel.cli.options import add_roots, repos
 from pykernel.documents import Inputs
 from pykernel.errors import ArgumentError, PykernelError, RefusedError
-from pykernel.laws import CAPABILITIES, LAWS, Law, Report, check_model
+from pykernel.laws import CAPABILITIES, LAWS, REPRESENTATIVE, Law, Report, check_model
 from pykernel.laws.law import known_laws
 
 HELP = """\
 Tries the laws of docs/laws.md on a cost model, pykernel's own or that of a plug-in, and prints those that it breaks.
 Laws that no model may waive are tried whatever it claims. The exit code is 1 when a law is broken.
 """
-
-REPRESENTATIVE = (
-    "qwen3-14b-h100-tp1",
-    "deepseek-v3-h200-fp8-tp8",
-    "gpt-oss-120b-h100-fp4-tp2",
-    "minimax-m2.5-h200-ep16",
-    "nemotron-3.5-lightning-bf16-h100-tp2",
-)
-"""Dense, latent, windowed, expert-parallel across nodes, and recurrent."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

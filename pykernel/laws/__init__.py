@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from pykernel.laws.checking import Report, Skip, Violation, check_model
+from pykernel.laws.checking import REPRESENTATIVE, Report, Skip, Violation, check_model
 from pykernel.laws.handoffs import PDCase, check_links_agree, check_pd_transfer, pd_cases, test_pd_transfer
 from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law, put_in_order
 
@@ -23,6 +23,7 @@ __all__ = [
     "CONTRACT",
     "LAWS",
     "MODEL",
+    "REPRESENTATIVE",
     "Law",
     "PDCase",
     "Report",

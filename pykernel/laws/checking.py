@@ -16,6 +16,16 @@ from pykernel.laws.subject import Subject, make_subject
 MOST_LINES = 5
 """Violations of one law that are reported in words; the others are counted."""
 
+REPRESENTATIVE = (
+    "qwen3-14b-h100-tp1",
+    "deepseek-v3-h200-fp8-tp8",
+    "gpt-oss-120b-h100-fp4-tp2",
+    "minimax-m2.5-h200-ep16",
+    "nemotron-3.5-lightning-bf16-h100-tp2",
+)
+"""Bundled scenarios that laws are tried on where none are named: dense, latent, windowed, expert-parallel across nodes,
+and recurrent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:

@@ -12,17 +12,10 @@ from small_tables import LINK, milliseconds
 
 import pykernel
 from pykernel import Batch, Inputs, RefusedError, Request
-from pykernel.laws import check_model
+from pykernel.documents import list_scenarios
+from pykernel.laws import REPRESENTATIVE, check_model
 from pykernel.measured.laws import host_constants
 from pykernel.plan import ReadPlan
-
-SCENARIOS = [
-    "qwen3-14b-h100-tp1",
-    "deepseek-v3-h200-fp8-tp8",
-    "gpt-oss-120b-h100-fp4-tp2",
-    "minimax-m2.5-h200-ep16",
-    "nemotron-3.5-lightning-bf16-h100-tp2",
-]
 
 
 def opened(name: str, **engine: object) -> Inputs:
@@ -121,8 +114,20 @@ def test_work_is_counted_as_requests_are_read() -> None:
     assert work.pairs(window=4) == (1 + 2 + 3 + 4 + 4) + 3 * 4
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", REPRESENTATIVE)
 def test_it_holds_the_laws(scenario: str, tables: Path) -> None:
     inputs = pykernel.open_inputs(scenario)
     report = check_model(Interpolated(inputs), factory=Interpolated, inputs=inputs)
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", sorted({*list_scenarios()} - {*REPRESENTATIVE}))
+def test_it_refuses_or_holds_the_laws_everywhere(scenario: str, tables: Path) -> None:
+    inputs = pykernel.open_inputs(scenario)
+    try:
+        model = Interpolated(inputs)
+    except RefusedError:
+        return
+    report = check_model(model, factory=Interpolated, inputs=inputs)
     assert report.ok, str(report)

@@ -10,21 +10,14 @@ from pykernel_python_reference.model import PythonReference
 
 import pykernel
 from pykernel import Batch, CostModel, Inputs, Placement, Request
-from pykernel.documents import Cache
-from pykernel.laws import check_model
+from pykernel.documents import Cache, list_scenarios
+from pykernel.laws import REPRESENTATIVE, check_model
 
-SCENARIOS = [
-    "qwen3-14b-h100-tp1",
-    "deepseek-v3-h200-fp8-tp8",
-    "gpt-oss-120b-h100-fp4-tp2",
-    "minimax-m2.5-h200-ep16",
-    "nemotron-3.5-lightning-bf16-h100-tp2",
-]
 TOLERANCE_NS = 2
 """The core adds up doubles, the reference fractions."""
 
 
-@pytest.fixture(params=SCENARIOS)
+@pytest.fixture(params=REPRESENTATIVE)
 def inputs(request: pytest.FixtureRequest) -> Inputs:
     return pykernel.open_inputs(request.param)
 
@@ -138,5 +131,13 @@ def test_it_is_found_by_name() -> None:
 
 
 def test_it_holds_the_laws(inputs: Inputs) -> None:
+    report = check_model(PythonReference(inputs), factory=PythonReference, inputs=inputs)
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", sorted({*list_scenarios()} - {*REPRESENTATIVE}))
+def test_it_holds_the_laws_everywhere(scenario: str) -> None:
+    inputs = pykernel.open_inputs(scenario)
     report = check_model(PythonReference(inputs), factory=PythonReference, inputs=inputs)
     assert report.ok, str(report)

@@ -7,15 +7,8 @@ from pykernel_roofline.model import Roofline, _pairs
 
 import pykernel
 from pykernel import Batch, Request
-from pykernel.laws import check_model
-
-SCENARIOS = [
-    "qwen3-14b-h100-tp1",
-    "deepseek-v3-h200-fp8-tp8",
-    "gpt-oss-120b-h100-fp4-tp2",
-    "minimax-m2.5-h200-ep16",
-    "nemotron-3.5-lightning-bf16-h100-tp2",
-]
+from pykernel.documents import list_scenarios
+from pykernel.laws import REPRESENTATIVE, check_model
 
 
 def decodes(count: int, context: int) -> Batch:
@@ -47,7 +40,7 @@ def test_pairs_are_those_of_the_causal_mask(new: int, done: int, window: int) ->
     assert _pairs(new, done, window) == sum(seen)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", REPRESENTATIVE)
 @pytest.mark.parametrize("batch", [decodes(1, 128), decodes(64, 4096), Batch([Request(2048, 0, 2048)])], ids=str)
 def test_the_fitted_model_is_never_faster(scenario: str, batch: Batch) -> None:
     inputs = pykernel.open_inputs(scenario)
@@ -60,8 +53,16 @@ def test_it_is_found_by_name() -> None:
     assert pykernel.new(inputs, model="roofline").step_time(batch) == Roofline(inputs).step_time(batch)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", REPRESENTATIVE)
 def test_it_holds_the_laws(scenario: str) -> None:
+    inputs = pykernel.open_inputs(scenario)
+    report = check_model(Roofline(inputs), factory=Roofline, inputs=inputs)
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", sorted({*list_scenarios()} - {*REPRESENTATIVE}))
+def test_it_holds_the_laws_everywhere(scenario: str) -> None:
     inputs = pykernel.open_inputs(scenario)
     report = check_model(Roofline(inputs), factory=Roofline, inputs=inputs)
     assert report.ok, str(report)

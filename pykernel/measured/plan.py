@@ -154,9 +154,8 @@ class _Planner:
             elif node.op == "Attention" and node.role:
                 layer.scorers.append(MeasuredScorer(2.0 * node.n_q * node.d_h, node.d_h))
             elif node.op == "RecurrentUpdate":
-                if not layer.matrices:  # graphs leave out the projection into a mixer and its gate
-                    width = node.intermediate_size + node.n_heads * node.state_size
-                    layer.matrices.append(self.matrix(width / self.tp, self.hidden, self.formats.stored(node, True)))
+                if not layer.matrices:
+                    layer.matrices += self.mixer_inputs(node)
                 layer.recurrent = self.recurrent(node)
         return layer
 
@@ -234,6 +233,21 @@ class _Planner:
             query_bytes=4.0 * heads * node.d_h,
             kv_bytes=4.0 * kv_heads * node.d_h,
         )
+
+    def mixer_inputs(self, node: Node) -> list[Matrix]:
+        """The projections into a recurrent mixer whose graph leaves them out (vllm mamba_mixer2.py, qwen3_next.py)."""
+        stored = self.formats.stored(node, True)
+        if node.recurrent_kind == "mamba2":
+            # One of inputs, their gate, and keys and queries of at least one group a rank; steps of heads hardly count.
+            keys = max(node.n_groups / self.tp, 1) * node.state_size
+            return [self.matrix(2 * node.intermediate_size / self.tp + 2 * keys, self.hidden, stored)]
+        # The delta rules have one of queries, keys, values and gate, and one of a step and a decay for each head, which
+        # is too narrow to be quantized in blocks.
+        width = node.intermediate_size + node.n_heads * node.state_size
+        return [
+            self.matrix(width / self.tp, self.hidden, stored),
+            self.matrix(2 * node.n_heads / self.tp, self.hidden, "bf16"),
+        ]
 
     def recurrent(self, node: Node) -> MeasuredRecurrent:
         heads = node.n_heads / self.tp

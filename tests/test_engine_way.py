@@ -231,3 +231,15 @@ def test_a_recurrent_mixer_is_projected_into_though_its_graph_leaves_that_out(
     mixer = next(layer for layer in measured(pykernel.open_inputs(scenario)).layers if layer.recurrent)
     first = mixer.matrices[: len(projections)]
     assert [(matrix.n, matrix.k, matrix.format) for matrix in first] == projections
+
+
+# ---- host ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scenario", "whole"), [("nemotron-3.5-lightning-bf16-h100-tp2", 26), ("qwen3.5-397b-a17b-b300-fp4-tp4", 60)]
+)
+def test_a_mixer_or_an_mlp_that_is_a_layer_of_its_own_takes_half_a_layer_of_the_host(scenario: str, whole: int) -> None:
+    _, calibrated = both(pykernel.open_inputs(scenario))
+    step = calibrated.step_time(pykernel.Batch([pykernel.Request(1, 999, 1)]))
+    assert step.per_resource_ns["host"] == pytest.approx(host_constants("vllm").values["layer"] * 1e3 * whole, abs=1)

@@ -86,13 +86,15 @@ class MeasuredRecurrent:
 
 @dataclass(slots=True)
 class MeasuredLayer:
-    """One kind of layer; same order and counts as the layers of the plain plan."""
+    """One kind of layer; same order and counts as the layers of the plain plan. `blocks` are a mixer and an MLP, or one
+    of them where each is a layer of its own."""
 
     matrices: list[Matrix] = field(default_factory=list)
     attention: MeasuredAttention | None = None
     scorers: list[MeasuredScorer] = field(default_factory=list)
     experts: list[MeasuredExperts] = field(default_factory=list)
     recurrent: MeasuredRecurrent | None = None
+    blocks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ class MeasuredPlan:
     layers: list[MeasuredLayer]
     draft_layers: list[MeasuredLayer]
     head: Matrix | None
+
+    def whole_layers(self, plan: Plan) -> float:
+        """Layers of the stack of `plan`, of a mixer and an MLP each: one of them alone is half a layer."""
+        return sum(layer.count * own.blocks for layer, own in zip(plan.layers, self.layers, strict=True)) / 2
 
 
 def make_measured_plan(
@@ -121,6 +127,11 @@ def make_measured_plan(
     )
 
 
+def blocks_of(kind: StackKind) -> int:
+    """How many of a mixer and an MLP a layer has; each ends with its reduction."""
+    return min(max(sum(node.op in ("AllReduce", "ReduceScatter") for node in kind.kind.nodes), 1), 2)
+
+
 @dataclass(frozen=True, slots=True)
 class _Planner:
     hidden: int
@@ -137,7 +148,7 @@ class _Planner:
         return Matrix(n, k, self.formats.computed(stored), STORED_BYTES[stored])
 
     def layer(self, kind: StackKind) -> MeasuredLayer:
-        layer = MeasuredLayer()
+        layer = MeasuredLayer(blocks=blocks_of(kind))
         in_mixer = True
         latent = kind.primary is not None and kind.primary.kind in LATENT_KINDS
         for node in kind.kind.nodes:

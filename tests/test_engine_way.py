@@ -214,3 +214,32 @@ def test_matrices_are_stored_and_replicated_as_the_engine_loads_them() -> None:
 def test_an_indexer_projects_all_its_heads_on_every_rank() -> None:
     plan = measured(pykernel.open_inputs("glm-5.2-fp8-h200-tp8"))
     assert any((matrix.n, matrix.k) == (4096, 2048) for layer in plan.layers for matrix in layer.matrices)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "projections"),
+    [
+        # 64 heads of 64 and their gate, and 8 groups of 128 as keys and as queries, over two ranks.
+        ("nemotron-3.5-lightning-bf16-h100-tp2", [(5120, 2688, "bf16")]),
+        # Queries, keys, values and gate, and apart from them a step and a decay of 64 heads, over four ranks.
+        ("qwen3.5-397b-a17b-b300-fp4-tp4", [(5120, 4096, "bf16"), (32, 4096, "bf16")]),
+    ],
+)
+def test_a_recurrent_mixer_is_projected_into_though_its_graph_leaves_that_out(
+    scenario: str, projections: list[tuple[float, float, str]]
+) -> None:
+    mixer = next(layer for layer in measured(pykernel.open_inputs(scenario)).layers if layer.recurrent)
+    first = mixer.matrices[: len(projections)]
+    assert [(matrix.n, matrix.k, matrix.format) for matrix in first] == projections
+
+
+# ---- host ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scenario", "whole"), [("nemotron-3.5-lightning-bf16-h100-tp2", 26), ("qwen3.5-397b-a17b-b300-fp4-tp4", 60)]
+)
+def test_a_mixer_or_an_mlp_that_is_a_layer_of_its_own_takes_half_a_layer_of_the_host(scenario: str, whole: int) -> None:
+    _, calibrated = both(pykernel.open_inputs(scenario))
+    step = calibrated.step_time(pykernel.Batch([pykernel.Request(1, 999, 1)]))
+    assert step.per_resource_ns["host"] == pytest.approx(host_constants("vllm").values["layer"] * 1e3 * whole, abs=1)

@@ -72,7 +72,7 @@ class Prices:
     recurrent: Array
     elementwise: Array
     head: Array
-    layers: int
+    layers: float
     kernels: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -213,7 +213,7 @@ class Prototype:
 
     def prices(self, s: Steps) -> Prices:
         zero = np.zeros_like(s.tokens)
-        p = Prices(zero, zero, zero, zero, zero, zero, zero, self.plan.depth)
+        p = Prices(zero, zero, zero, zero, zero, zero, zero, self.measured.whole_layers(self.plan))
         m = self.padded(s.tokens, s.graph)
         layout = self.resolved.layout
         for layer, plan in zip(self.measured.layers, self.plan.layers, strict=True):

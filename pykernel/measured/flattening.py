@@ -82,6 +82,7 @@ class MeasuredSpec(Spec):
         plan, measured, resolved = operations.plan, operations.measured, operations.resolved
         self._resolved, self._capture_sizes = resolved, operations.capture_sizes
         self._chip, self._found, self._host_constants = chip, laws, host
+        self._layer_share = measured.whole_layers(plan) / plan.depth
         self._law_rows: dict[str, list[dict[str, Any]]] = {
             name: [] for name in ("matrix_laws", "stream_laws", "tile_laws", "expert_laws", "link_laws", "mixer_laws")
         }
@@ -288,6 +289,7 @@ class MeasuredSpec(Spec):
 
     def _measured_host(self) -> dict[str, float]:
         values = {name: self._host_constants.values[name] * 1e-6 for name in HOST_TIMES}
+        values["layer"] *= self._layer_share  # the core multiplies it by the layers of the stack
         if self._resolved.resolution.async_scheduling:
             values["unprepared_step"] = values["unprepared_request"] = 0.0
         return {"kernel_scale": self._host_constants.values["kernel_scale"], **values}

@@ -86,13 +86,15 @@ class MeasuredRecurrent:
 
 @dataclass(slots=True)
 class MeasuredLayer:
-    """One kind of layer; same order and counts as the layers of the plain plan."""
+    """One kind of layer; same order and counts as the layers of the plain plan. `blocks` are a mixer and an MLP, or one
+    of them where each is a layer of its own."""
 
     matrices: list[Matrix] = field(default_factory=list)
     attention: MeasuredAttention | None = None
     scorers: list[MeasuredScorer] = field(default_factory=list)
     experts: list[MeasuredExperts] = field(default_factory=list)
     recurrent: MeasuredRecurrent | None = None
+    blocks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ class MeasuredPlan:
     layers: list[MeasuredLayer]
     draft_layers: list[MeasuredLayer]
     head: Matrix | None
+
+    def whole_layers(self, plan: Plan) -> float:
+        """Layers of the stack of `plan`, of a mixer and an MLP each: one of them alone is half a layer."""
+        return sum(layer.count * own.blocks for layer, own in zip(plan.layers, self.layers, strict=True)) / 2
 
 
 def make_measured_plan(
@@ -121,6 +127,11 @@ def make_measured_plan(
     )
 
 
+def blocks_of(kind: StackKind) -> int:
+    """How many of a mixer and an MLP a layer has; each ends with its reduction."""
+    return min(max(sum(node.op in ("AllReduce", "ReduceScatter") for node in kind.kind.nodes), 1), 2)
+
+
 @dataclass(frozen=True, slots=True)
 class _Planner:
     hidden: int
@@ -137,7 +148,7 @@ class _Planner:
         return Matrix(n, k, self.formats.computed(stored), STORED_BYTES[stored])
 
     def layer(self, kind: StackKind) -> MeasuredLayer:
-        layer = MeasuredLayer()
+        layer = MeasuredLayer(blocks=blocks_of(kind))
         in_mixer = True
         latent = kind.primary is not None and kind.primary.kind in LATENT_KINDS
         for node in kind.kind.nodes:
@@ -154,9 +165,8 @@ class _Planner:
             elif node.op == "Attention" and node.role:
                 layer.scorers.append(MeasuredScorer(2.0 * node.n_q * node.d_h, node.d_h))
             elif node.op == "RecurrentUpdate":
-                if not layer.matrices:  # graphs leave out the projection into a mixer and its gate
-                    width = node.intermediate_size + node.n_heads * node.state_size
-                    layer.matrices.append(self.matrix(width / self.tp, self.hidden, self.formats.stored(node, True)))
+                if not layer.matrices:
+                    layer.matrices += self.mixer_inputs(node)
                 layer.recurrent = self.recurrent(node)
         return layer
 
@@ -234,6 +244,21 @@ class _Planner:
             query_bytes=4.0 * heads * node.d_h,
             kv_bytes=4.0 * kv_heads * node.d_h,
         )
+
+    def mixer_inputs(self, node: Node) -> list[Matrix]:
+        """The projections into a recurrent mixer whose graph leaves them out (vllm mamba_mixer2.py, qwen3_next.py)."""
+        stored = self.formats.stored(node, True)
+        if node.recurrent_kind == "mamba2":
+            # One of inputs, their gate, and keys and queries of at least one group a rank; steps of heads hardly count.
+            keys = max(node.n_groups / self.tp, 1) * node.state_size
+            return [self.matrix(2 * node.intermediate_size / self.tp + 2 * keys, self.hidden, stored)]
+        # The delta rules have one of queries, keys, values and gate, and one of a step and a decay for each head, which
+        # is too narrow to be quantized in blocks.
+        width = node.intermediate_size + node.n_heads * node.state_size
+        return [
+            self.matrix(width / self.tp, self.hidden, stored),
+            self.matrix(2 * node.n_heads / self.tp, self.hidden, "bf16"),
+        ]
 
     def recurrent(self, node: Node) -> MeasuredRecurrent:
         heads = node.n_heads / self.tp

@@ -52,7 +52,7 @@ class Interpolated(OwnStep):
         self._sms = inputs.chip.sm_count
         self._graphs, self._sizes = operations.resolved.settings.graphs, operations.capture_sizes
         host = host_constants(engine)
-        self._host, self._depth = host.values, operations.plan.depth
+        self._host, self._layers = host.values, operations.measured.whole_layers(operations.plan)
         self._prepared = operations.resolved.resolution.async_scheduling
         self._origins = (*builder.origins, *host.origins)
 
@@ -103,7 +103,7 @@ class Interpolated(OwnStep):
 
     def _host_seconds(self, work: Work) -> float:
         host = self._host
-        spent = host["layer"] * self._depth
+        spent = host["layer"] * self._layers
         if not self._prepared:
             spent += host["unprepared_step"] + host["unprepared_request"] * (work.decodes + work.prefills)
         if work.prefills:

@@ -46,7 +46,7 @@ installed-plugins: $(VENV)/developed
 	rm -rf plugins/*/*.egg-info # which would make a plug-in of the oracle's folder, where the other tests find it
 
 slow: installed-plugins
-	$(VENV)/bin/pytest -m slow
+	$(VENV)/bin/pytest $(PARALLEL) -m slow
 	$(PLUGIN_TESTS) -m slow
 
 lint: $(VENV)/developed

@@ -82,8 +82,8 @@ def _kinds(model: ModelGraph) -> set[str]:
 
 def normalizes_over_heads(model: ModelGraph) -> bool:
     """MiniMax-M2 to M2.7 normalize queries and keys over all heads, not each for itself, so that tensor-parallel ranks
-    add up their variances, both in one all-reduce a layer or in the exchange of a fused kernel (MiniMaxText01RMSNormTP
-    in vllm/model_executor/layers/minimax_rms_norm at v0.31.0)."""
+    add up their variances: both in one all-reduce a layer, or in a fused kernel that exchanges as much (vllm
+    model_executor/layers/minimax_rms_norm/rms_norm_tp.py at 0195c9ec, MiniMaxText01RMSNormTP)."""
     return model.name.lower().startswith("minimax-m2")
 
 

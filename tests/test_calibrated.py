@@ -52,9 +52,9 @@ def test_a_format_that_was_not_measured_takes_the_nearest_and_says_so() -> None:
     inputs.chip = pykernel.open_inputs("llama-3.1-8b-h100-tp1").chip
     inputs.scenario.cluster.hardware = "h100"
     other = origins(pykernel.new(inputs, model="calibrated"))
-    assert "calibrated_experts_nvfp4" not in found
-    assert other["calibrated_experts_nvfp4"].method == "assumed"
-    assert other["calibrated_experts_nvfp4"].scope.startswith("experts_mxfp4: ")
+    assert "calibrated_dealt_experts_nvfp4" not in found
+    assert other["calibrated_dealt_experts_nvfp4"].method == "assumed"
+    assert other["calibrated_dealt_experts_nvfp4"].scope.startswith("dealt_experts_mxfp4: ")
 
 
 def test_a_part_without_tables_takes_those_of_its_architecture() -> None:
@@ -135,7 +135,7 @@ def test_every_term_names_its_coefficients_and_its_work(scenario: str) -> None:
         "gemm_bf16.depth",
         "latent_decode_fp8.floor",
         "latent_prefill_fp8.kv_passes",
-        "experts_fp8_block.memory_efficiency",
+        "sliced_experts_fp8_block.memory_efficiency",
         "all_reduce_graph.floor",
         "all_gather_nccl.per_peer",
         "host_vllm.kernel_scale",

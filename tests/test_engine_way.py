@@ -115,6 +115,32 @@ def test_pad_rows_are_routed_nowhere() -> None:
     assert routed(calibrated, 48) == routed(calibrated, 0)
 
 
+def test_slices_of_experts_run_another_kernel_than_whole_ones() -> None:
+    """Block FP8 on Hopper: Triton's for the slices of tensor parallelism, FlashInfer's where experts are dealt."""
+
+    def laws(scenario: str) -> set[str]:
+        kernel = Kernel(pykernel.open_inputs(scenario), switches=CALIBRATED)
+        return {entry.name.split(".")[1] for entry in kernel.provenance() if "_experts_" in entry.name}
+
+    assert laws("minimax-m2.5-h200-tp8") == {"sliced_experts_fp8_block"}
+    assert laws("minimax-m2.5-h200-ep8") == {"dealt_experts_fp8_block"}
+
+
+def test_ranks_add_up_variances_where_a_model_normalizes_over_all_heads() -> None:
+    """Two numbers a token in fp32, the query's variance and the key's, beside the two reductions of a layer."""
+
+    def reduced(name: str, tp: int, kernel: int) -> list[float]:
+        inputs = pykernel.open_inputs("minimax-m2.5-h200-tp8")
+        assert inputs.model is not None
+        inputs.model.name, inputs.deployment.pools[0].parallel.tp = name, tp
+        return sorted({term.bytes / term.launches for term in terms(both(inputs)[kernel], 8, "all_reduce")})
+
+    hidden = 8 * 3072 * 2.0
+    assert reduced("minimax-m2.5", 8, 1) == [8 * 8, hidden]
+    assert reduced("minimax-m2.5", 8, 0) == reduced("llama", 8, 1) == [hidden]
+    assert reduced("minimax-m2.5", 4, 1) == [8 * 8, hidden]
+
+
 # ---- graphs ------------------------------------------------------------------------------------------------------
 
 

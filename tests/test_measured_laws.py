@@ -168,7 +168,7 @@ def test_experts_are_those_of_the_busiest_rank_and_skip_pad_rows() -> None:
     requests = [pykernel.Request(1, 1023, 1024)] * 24
     terms = kernel.explain(pykernel.Batch(requests, pad_tokens=40)).terms
     routed = [term for term in terms if term.what.startswith("routed experts")]
-    law, part = coefficients("h200", "experts_bf16"), Part(989.5e12, 4.8e12, 132)
+    law, part = coefficients("h200", "dealt_experts_bf16"), Part(989.5e12, 4.8e12, 132)
     # Eight replicas' tokens meet at the experts.
     tokens, top_k, experts, local, hidden, width, shape = 8 * 24, 8, 128, 16, 2048, 768, HOST["routing.shape"]
     rows = tokens * top_k / 8 * (1 + 1.424 / math.sqrt(shape * local))

@@ -14,14 +14,13 @@ from pykernel.documents import Inputs
 from pykernel.fit import forms
 from pykernel.fit.families import VOLUMES, peak_flops
 from pykernel.fit.forms import Array, Columns, Form, Part
-from pykernel.measured.engine_way import runs_flash_attention_2
 from pykernel.measured.formats import STORED_BYTES
-from pykernel.measured.laws import Law, measured_laws
-from pykernel.measured.plan import MeasuredAttention, MeasuredLayer, make_measured_plan
-from pykernel.plan import LayerPlan, make_plan
-from pykernel.resolve import resolve
+from pykernel.measured.laws import Law, experts_primitive, measured_laws
+from pykernel.measured.operations import operations_of
+from pykernel.measured.plan import MeasuredAttention, MeasuredLayer
+from pykernel.plan import LayerPlan
 from pykernel.resolve.record import Record
-from pykernel.switches import NEWEST
+from pykernel.switches import CALIBRATED
 
 FORMS = {
     "gemm": forms.GEMM,
@@ -85,11 +84,9 @@ class Prototype:
 
     def __init__(self, inputs: Inputs, shape: float = 4.0) -> None:
         self.shape = shape
-        self.resolved = resolve(inputs)
+        operations = operations_of(inputs, CALIBRATED)
+        self.resolved, self.plan, self.measured = operations.resolved, operations.plan, operations.measured
         self.chip = inputs.chip
-        self.plan = make_plan(inputs.model, self.resolved, NEWEST)
-        alone = runs_flash_attention_2(inputs.chip, self.resolved)
-        self.measured = make_measured_plan(inputs.model, self.plan, self.resolved, alone)
         self.laws = measured_laws(inputs.chip, Record())
         self.hidden = inputs.model.global_.hidden_size
         self.vocabulary = inputs.model.global_.vocab_size
@@ -175,7 +172,7 @@ class Prototype:
         placement = self.resolved.experts
         for own, routed in zip(layer.experts, plan.experts, strict=True):
             assert placement is not None
-            law, found = self.laws.law("experts", own.format)
+            law, found = self.laws.law(experts_primitive(placement.ranks), own.format)
             tokens = m * placement.funnel / placement.token_slices
             physical, local = placement.physical(routed.experts), placement.local(routed.experts)
             ranks = physical / local
@@ -227,14 +224,7 @@ class Prototype:
             for one in plan.collectives:
                 ranks = layout.groups[one.group].width
                 if ranks > 1 and one.operation in VOLUMES:
-                    if one.operation == "alltoall" and not one.all_to_all:
-                        whole = m * layout.dp * self.hidden * 2
-                        seconds = self.collective("all_gather", ranks, whole) + self.collective(
-                            "reduce_scatter", ranks, whole
-                        )
-                        seconds = seconds if layout.dp > 1 else zero
-                    else:
-                        seconds = self.collective(one.operation, ranks, m * one.bytes_per_unit)
+                    seconds = self.collective(one.operation, ranks, m * one.bytes_per_unit)
                     p.collectives = p.collectives + plan.count * seconds
             if layer.recurrent:
                 r = layer.recurrent

@@ -2,9 +2,10 @@
 columns of a law.
 
 Sources are chosen for being clean. GEMMs, attention, experts and the all-reduce of graphs come from vLLM; block-scaled
-FP8 GEMMs from SGLang, because vLLM's table of them carries the host's launch; bare latent kernels from TensorRT-LLM,
-because vLLM's are modules with projections that a graph prices as GEMMs; indexers and sparse latent kernels from
-SGLang, which has them bare.
+FP8 GEMMs from SGLang, because vLLM's table of them carries the host's launch; experts in MXFP4 with FP8 activations
+from SGLang too, which runs the same FlashInfer kernel and measured it in more shapes, gpt-oss's among them; bare latent
+kernels from TensorRT-LLM, because vLLM's are modules with projections that a graph prices as GEMMs; indexers and sparse
+latent kernels from SGLang, which has them bare.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pykernel.fit.forms import (
 )
 from pykernel.fit.robust import Sample
 from pykernel.fit.tables import Table, Tables, dominant_kernel, kernel_of, read, select
-from pykernel.measured.laws import PCIE_GBPS
+from pykernel.measured.laws import EXPERT_PRIMITIVES, PCIE_GBPS, experts_primitive
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 9 / 16, "mxfp4": 17 / 32, "int4": 17 / 32}
 """Bytes that one weight takes in memory, its share of the scales included: 16 weights share a byte in NVFP4, 32 in
@@ -117,8 +118,9 @@ def targets() -> Iterator[Target]:
     yield Target("calibrated-attention", "sparse", "fp8", STREAM, "bf16", _sparse, "sparse latent")
     yield Target("calibrated-attention", "indexer", "fp8", STREAM, "fp8", _indexer, "indexer")
     for suffix in EXPERT_FORMATS:
-        sample = expert_sampler(suffix, "balanced")
-        yield Target("calibrated-experts", "experts", suffix, EXPERTS, suffix, sample, "experts")
+        for primitive in EXPERT_PRIMITIVES:
+            sample = expert_sampler(suffix, "balanced", primitive)
+            yield Target("calibrated-experts", primitive, suffix, EXPERTS, suffix, sample, "experts")
     for operation in ("all_reduce", "all_gather", "reduce_scatter", "alltoall"):
         nccl = _nccl(operation)
         yield Target("calibrated-collectives", operation, "nccl", COLLECTIVE, "bf16", nccl, f"NCCL {operation}", 20)
@@ -334,24 +336,22 @@ def _joined(first: Table, second: Table, keys: tuple[str, ...]) -> Table:
 
 
 EXPERT_FORMATS = {
-    "bf16": ("bfloat16",),
-    "fp8": ("fp8",),
-    "fp8_block": ("fp8_block",),
-    "nvfp4": ("nvfp4",),
-    "mxfp4": ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4"),
-    "int4": ("int4_wo",),
+    "bf16": (("vllm", "bfloat16"),),
+    "fp8": (("vllm", "fp8"),),
+    "fp8_block": (("vllm", "fp8_block"),),
+    "nvfp4": (("vllm", "nvfp4"),),
+    "mxfp4": (("sglang", "w4a8_mxfp4_mxfp8"), ("vllm", "w4a16_mxfp4")),
+    "int4": (("vllm", "int4_wo"),),
 }
-"""What the tables call each format, best first."""
+"""Whose table measures each format and what it is called there, best first."""
 
 
-def expert_sampler(suffix: str, distribution: str) -> Callable[[Tables, str], Sample | None]:
-    """The sample of experts of a format under a distribution of the routing, with the shape of each row beside."""
+def expert_sampler(suffix: str, distribution: str, primitive: str = "") -> Callable[[Tables, str], Sample | None]:
+    """The sample of experts of a format under a distribution of the routing, with the shape of each row beside: those
+    of one primitive, or all."""
 
     def sample(tables: Tables, part: str) -> Sample | None:
-        for word in EXPERT_FORMATS[suffix]:
-            loaded = _load(tables, part, "moe", "vllm", "moe", moe_dtype=word, distribution=distribution)
-            if loaded is not None and len(loaded[0]["latency"]):
-                break
+        loaded = _routed(tables, part, suffix, distribution, primitive)
         if loaded is None:
             return None
         table, source = loaded
@@ -363,6 +363,23 @@ def expert_sampler(suffix: str, distribution: str) -> Callable[[Tables, str], Sa
         return _sample({**columns, **shape}, table, source)
 
     return sample
+
+
+def _routed(tables: Tables, part: str, suffix: str, distribution: str, primitive: str) -> tuple[Table, str] | None:
+    """The launches of experts. The kernel that most of them ran is looked for among those of the primitive alone,
+    because the engine's choice depends on it."""
+    for engine, word in EXPERT_FORMATS[suffix]:
+        every = replace(tables, every_kernel=True)
+        loaded = _load(every, part, "moe", engine, "moe", moe_dtype=word, distribution=distribution)
+        if loaded is None:
+            continue
+        table, source = loaded
+        if primitive:
+            own = [experts_primitive(int(ranks)) == primitive for ranks in table["moe_ep_size"]]
+            table = {name: values[np.array(own, dtype=bool)] for name, values in table.items()}
+        if len(table["latency"]):
+            return table if tables.every_kernel else dominant_kernel(table), source
+    return None
 
 
 def expert_columns(

@@ -35,6 +35,8 @@ ACROSS_NODES_MIB: dict[str, dict[int, float]] = {
 }
 """The same for a group of several nodes inside one NVLink domain: FlashInfer's alone, the others stay on one node."""
 MIB = 2.0**20
+QUERY_KEY_VARIANCES = 8.0
+"""Bytes a token: the variance of its queries and that of its keys, in fp32."""
 
 
 def engine_inputs(inputs: Inputs) -> Inputs:
@@ -78,11 +80,18 @@ def _kinds(model: ModelGraph) -> set[str]:
     return {node.kind for layer in model.layer_kinds for node in layer.nodes if node.op == "Attention"}
 
 
-def engine_plan(plan: Plan, resolved: Resolved, chip: Chip, hidden_size: int, replicated: bool) -> Plan:
+def normalizes_over_heads(model: ModelGraph) -> bool:
+    """MiniMax-M2 to M2.7 normalize queries and keys over all heads, not each for itself, so that tensor-parallel ranks
+    add up their variances: both in one all-reduce a layer, or in a fused kernel that exchanges as much (vllm
+    model_executor/layers/minimax_rms_norm/rms_norm_tp.py at 0195c9ec, MiniMaxText01RMSNormTP)."""
+    return model.name.lower().startswith("minimax-m2")
+
+
+def engine_plan(plan: Plan, resolved: Resolved, chip: Chip, model: ModelGraph, replicated: bool) -> Plan:
     """The plan with the launches that the engine makes; `replicated` where no rank gathers queries."""
 
     def adapted(layers: list[LayerPlan]) -> list[LayerPlan]:
-        layers = [_layer(layer, resolved, chip, hidden_size) for layer in layers]
+        layers = [_layer(layer, resolved, chip, model) for layer in layers]
         for layer in layers if replicated else []:
             layer.collectives = _without_queries(layer.collectives)
         return layers
@@ -100,12 +109,13 @@ def _without_queries(collectives: list[CollectivePlan]) -> list[CollectivePlan]:
     return [one for one in collectives if one is not gathers[0]] if gathers else collectives
 
 
-def _layer(layer: LayerPlan, resolved: Resolved, chip: Chip, hidden_size: int) -> LayerPlan:
-    layer = copy.copy(layer)
-    layer.collectives = [
-        one for planned in layer.collectives for one in _collectives(planned, resolved, chip, hidden_size)
-    ]
-    attention = layer.attention
+def _layer(layer: LayerPlan, resolved: Resolved, chip: Chip, model: ModelGraph) -> LayerPlan:
+    layer, attention = copy.copy(layer), layer.attention
+    planned = layer.collectives
+    if attention and normalizes_over_heads(model) and resolved.layout.tp > 1:
+        planned = [CollectivePlan("all_reduce", "tensor", QUERY_KEY_VARIANCES), *planned]
+    hidden_size = model.global_.hidden_size
+    layer.collectives = [own for one in planned for own in _collectives(one, resolved, chip, hidden_size)]
     if attention and attention.kind == "sparse_mla" and attention.read.top_k:
         # A query of a prefill gathers as many entries as one of a decode.
         window = attention.read.top_k * attention.read.compress_ratio + attention.read.window

@@ -13,9 +13,11 @@ from pykernel.flatten import Spec
 from pykernel.measured.engine_way import own_all_reduce_bytes
 from pykernel.measured.formats import STORED_BYTES
 from pykernel.measured.laws import (
+    EXPERT_PRIMITIVES,
     HostConstants,
     Law,
     MeasuredLaws,
+    experts_primitive,
     host_constants,
     measured_laws,
     over_heads,
@@ -194,7 +196,7 @@ class MeasuredSpec(Spec):
             behind["attentions"].append((layer.attention.kind, self._names(decode), self._names(prefill)))
         behind["scorers"] += [(one.kind, self._names(("indexer", "fp8"))) for one in layer.scorers]
         shape = self._host_constants.names("shape")
-        behind["experts"] += [(*self._names(("experts", one.format)), *shape) for one in own.experts]
+        behind["experts"] += [(*self._names((self._routed, one.format)), *shape) for one in own.experts]
         behind["collectives"] += [
             (f"{one.operation} over {one.group}", self._names((one.operation, "graph"), (one.operation, "nccl")))
             for one in layer.collectives
@@ -249,6 +251,11 @@ class MeasuredSpec(Spec):
             }
         )
 
+    @property
+    def _routed(self) -> str:
+        placement = self._resolved.experts
+        return experts_primitive(placement.ranks if placement else 1)
+
     def _measure_experts(self, layer: LayerPlan, own: MeasuredLayer) -> None:
         placement, shape = self._resolved.experts, self._host_constants.values["shape"]
         for routed, experts in zip(layer.experts, own.experts, strict=True):
@@ -258,7 +265,7 @@ class MeasuredSpec(Spec):
             work = experts.matrices * experts.hidden * experts.width
             self._parts["experts"].append(
                 {
-                    "law": self._law("expert_laws", "experts", experts.format),
+                    "law": self._law("expert_laws", self._routed, experts.format),
                     "hidden": experts.hidden,
                     "width": experts.width,
                     "flops_per_row": 2.0 * work,
@@ -310,7 +317,7 @@ def _peak(chip: Chip, number_format: str, primitive: str) -> float:
     """FLOP/s of the part that a law's efficiency is a fraction of; attention and mixers count 16-bit arithmetic."""
     if primitive == "indexer":
         return (chip.tflops_fp8 or chip.tflops_peak) * 1e12
-    if primitive not in ("gemm", "experts"):
+    if primitive not in ("gemm", *EXPERT_PRIMITIVES):
         return chip.tflops_peak * 1e12
     fp8 = chip.tflops_fp8 or chip.tflops_peak
     peaks = {
@@ -318,6 +325,6 @@ def _peak(chip: Chip, number_format: str, primitive: str) -> float:
         "fp8_block": fp8,
         "nvfp4": chip.tflops_nvfp4 or fp8,
         # Blackwell multiplies MXFP4 weights by FP8 activations, other parts widen them to 16 bits.
-        "mxfp4": fp8 if primitive == "experts" and chip.tflops_nvfp4 > 0 else chip.tflops_peak,
+        "mxfp4": fp8 if primitive in EXPERT_PRIMITIVES and chip.tflops_nvfp4 > 0 else chip.tflops_peak,
     }
     return peaks.get(number_format, chip.tflops_peak) * 1e12

@@ -22,15 +22,24 @@ HOST_SET = "calibrated-host"
 NEAREST_PARTS = {"a100-80": "a100-sxm"}
 """Parts without tables of their own, and the part of the same architecture whose fractions of peak they take."""
 
+SLICED, DEALT = "sliced_experts", "dealt_experts"
+EXPERT_PRIMITIVES = (SLICED, DEALT)
+"""Experts of a rank: a slice of every one, or some of them whole. Engines choose a kernel by that (block FP8 on Hopper
+runs Triton's for slices and FlashInfer's for whole ones: vllm fused_moe/oracle/fp8.py), and one that runs for both has
+more to do where tokens may belong to other ranks."""
+_EXPERT_FALLBACKS: dict[str, tuple[str, ...]] = {
+    "fp8_block": ("fp8", "bf16"),
+    "fp8": ("fp8_block", "bf16"),
+    "nvfp4": ("mxfp4", "int4", "bf16"),
+    "mxfp4": ("int4", "bf16"),
+    "int4": ("mxfp4", "bf16"),
+}
+
 FALLBACKS: dict[tuple[str, str], tuple[str, ...]] = {
     ("gemm", "fp8_block"): ("fp8", "bf16"),
     ("gemm", "fp8"): ("fp8_block", "bf16"),
     ("gemm", "nvfp4"): ("fp8", "bf16"),
-    ("experts", "fp8_block"): ("fp8", "bf16"),
-    ("experts", "fp8"): ("fp8_block", "bf16"),
-    ("experts", "nvfp4"): ("mxfp4", "int4", "bf16"),
-    ("experts", "mxfp4"): ("int4", "bf16"),
-    ("experts", "int4"): ("mxfp4", "bf16"),
+    **{(primitive, own): other for primitive in EXPERT_PRIMITIVES for own, other in _EXPERT_FALLBACKS.items()},
     ("decode", "fp8"): ("bf16",),
     ("prefill", "fp8"): ("bf16",),
     ("latent_decode", "fp8"): ("bf16",),
@@ -109,6 +118,11 @@ class MeasuredLaws:
                 scope = f"hardware: {', '.join(entry.scope.hardware)}" if entry.scope.hardware else "unscoped"
                 found.append(CoefficientOrigin(entry.name, self.set_name, entry.method, scope))
         return found
+
+
+def experts_primitive(ranks: int) -> str:
+    """The primitive of experts that are dealt to so many ranks."""
+    return DEALT if ranks > 1 else SLICED
 
 
 def over_heads(values: Law, width: float, regroups: bool) -> Law:

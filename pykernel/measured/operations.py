@@ -37,8 +37,8 @@ def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     stated, inputs = inputs, engine_inputs(inputs)
     resolved = _told(resolve(inputs), stated)
     assert inputs.model is not None and inputs.chip is not None
-    hidden_size, replicated = inputs.model.global_.hidden_size, replicates_queries(stated)
-    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, hidden_size, replicated)
+    replicated = replicates_queries(stated)
+    plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, inputs.model, replicated)
     measured = make_measured_plan(
         inputs.model,
         plan,

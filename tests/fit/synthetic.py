@@ -62,9 +62,10 @@ EXPERTS = {
     "inter_size": [1024, 4096],
     "topk": [4, 8],
     "num_experts": [128, 256],
-    "moe_tp_size": [1, 2],
-    "moe_ep_size": [1, 4],
 }
+SLICED = {"moe_tp_size": [1, 2, 4], "moe_ep_size": [1]}
+DEALT = {"moe_tp_size": [1], "moe_ep_size": [2, 4, 8]}
+ROUTED = {"moe_dtype": "bfloat16", "distribution": "balanced"}
 KERNEL = {"kernel_source": "flash_attention"}
 SPARSE = {"num_heads": [16, 128], **QUERIES}
 
@@ -105,7 +106,8 @@ SHAPES = {
         {"batch_size": [1, 2, 4, 8], **PROMPTS, "num_heads": [16, 64, 128]},
     ),
     "sparse_fp8": Shapes("sparse_attention", "sglang", "glm5_dsa_attn_module", {}, SPARSE),
-    "experts_bf16": Shapes("moe", "vllm", "moe", {"moe_dtype": "bfloat16", "distribution": "balanced"}, EXPERTS),
+    "sliced_experts_bf16": Shapes("moe", "vllm", "moe", ROUTED, {**EXPERTS, **SLICED}),
+    "dealt_experts_bf16": Shapes("moe", "vllm", "moe", ROUTED, {**EXPERTS, **DEALT}),
     "all_reduce_nccl": Shapes("comm", "nccl", "nccl", {"op_name": "all_reduce", "nccl_dtype": "half"}, RANKS),
     "all_reduce_graph": Shapes("comm", "vllm", "custom_allreduce", {"backend": "vllm_graph"}, RANKS),
 }

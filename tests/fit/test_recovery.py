@@ -29,7 +29,8 @@ DETERMINED = {
     "latent_decode_bf16": ("floor", "memory_efficiency", "compute_efficiency"),
     "latent_prefill_bf16": ("floor", "occupancy"),
     "sparse_fp8": ("floor", "compute_efficiency"),
-    "experts_bf16": ("floor", "compute_efficiency", "memory_efficiency"),
+    "sliced_experts_bf16": ("floor", "compute_efficiency", "memory_efficiency"),
+    "dealt_experts_bf16": ("floor", "compute_efficiency", "memory_efficiency"),
     "all_reduce_nccl": ("floor", "link_efficiency", "exponent"),
     "all_reduce_graph": ("floor", "link_efficiency", "exponent"),
 }

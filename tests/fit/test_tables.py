@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from pykernel.errors import ArgumentError
+from pykernel.fit.families import expert_sampler
 from pykernel.fit.run import fit_all
 from pykernel.fit.tables import Tables, dominant_kernel, find_tables, read, select
-from tests.fit.synthetic import PART, RANKS, SHAPES, Shapes
+from tests.fit.synthetic import EXPERTS, PART, RANKS, ROUTED, SHAPES, Shapes
 
 SMALL = Shapes("gemm", "vllm", "gemm", {"gemm_dtype": "bfloat16"}, {"m": [1, 2, 3], "n": [512], "k": [512]})
 
@@ -49,6 +52,23 @@ def test_rows_are_selected_and_those_of_the_most_frequent_kernel_kept(tmp_path: 
     }
     assert list(select(table, kind="b")["latency"]) == [3, 4]
     assert list(dominant_kernel({name: values[:3] for name, values in table.items()})["latency"]) == [2, 3]
+
+
+def test_the_kernel_of_experts_is_looked_for_among_those_of_a_primitive(tmp_path: Path) -> None:
+    """Slices ran another kernel than most launches did."""
+    grid = {**EXPERTS, "moe_ep_size": [1, 2, 4], "moe_tp_size": [1]}
+    shapes = Shapes("moe", "vllm", "moe", ROUTED, grid)
+    path = shapes.write(tmp_path, 1.0)
+    table = pyarrow.parquet.read_table(path)
+    names = ["triton" if ranks == 1 else "cutlass" for ranks in table["moe_ep_size"].to_pylist()]
+    pyarrow.parquet.write_table(table.append_column("kernel_source", [names]), path)
+    counts = {}
+    for primitive in ("sliced_experts", "dealt_experts", ""):
+        sample = expert_sampler("bf16", "balanced", primitive)(Tables(tmp_path, "synthetic"), PART)
+        assert sample is not None
+        counts[primitive] = len(sample)
+    assert counts["sliced_experts"] == table.num_rows / 3
+    assert counts["dealt_experts"] == counts[""] == 2 * counts["sliced_experts"]
 
 
 def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:

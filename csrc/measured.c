@@ -433,9 +433,10 @@ double pk__price_measured_head(const pk__step *step, int64_t rows, pk__charge *t
 
 int64_t pk__measured_host_ns(const pk_kernel *kernel, const pk__sums *sums) {
     const pk_measured_host *host = &pk__measured_of(kernel)->host;
-    double seconds = host->layer * kernel->host.layers + host->unprepared_step;
+    double per_layer = host->layer + (sums->prefills > 0 ? host->prompt_layer : 0);
+    double seconds = per_layer * kernel->host.layers + host->unprepared_step;
     seconds += host->unprepared_request * (double)sums->attending;
-    if (sums->prefills > 0) seconds += host->prompt_step + host->prompt_token * (double)sums->prefill_tokens;
+    if (sums->prefills > 0) seconds += host->prompt_token * (double)sums->prefill_tokens;
     return pk_nanoseconds(seconds);
 }
 

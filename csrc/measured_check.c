@@ -183,7 +183,7 @@ static void check_top(checker *check, const pk_spec *spec) {
     positive(check, "bytes_per_second", in->bytes_per_second);
     number_in(check, "host.kernel_scale", in->host.kernel_scale, 1e-6, 2);
     seconds(check, "host.layer", in->host.layer);
-    seconds(check, "host.prompt_step", in->host.prompt_step);
+    seconds(check, "host.prompt_layer", in->host.prompt_layer);
     seconds(check, "host.prompt_token", in->host.prompt_token);
     seconds(check, "host.unprepared_step", in->host.unprepared_step);
     seconds(check, "host.unprepared_request", in->host.unprepared_request);

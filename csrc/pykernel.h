@@ -616,7 +616,7 @@ typedef struct pk_measured_layer {
 typedef struct pk_measured_host {
     double kernel_scale;       /* of every kernel's time, in (0, 2]: neighbours in a graph overlap their ends */
     double layer;              /* each layer of a step */
-    double prompt_step;        /* a step that prefills */
+    double prompt_layer;       /* each layer of a step that prefills, beside that */
     double prompt_token;       /* each token that it prefills */
     double unprepared_step;    /* a step that the host could not prepare while the one before ran */
     double unprepared_request; /* each request of it */

@@ -137,7 +137,7 @@ static const field fields[] = {
     FIELD(SPEC, pk_spec, measured.bytes_per_second),
     FIELD(SPEC, pk_spec, measured.host.kernel_scale),
     FIELD(SPEC, pk_spec, measured.host.layer),
-    FIELD(SPEC, pk_spec, measured.host.prompt_step),
+    FIELD(SPEC, pk_spec, measured.host.prompt_layer),
     FIELD(SPEC, pk_spec, measured.host.prompt_token),
     FIELD(SPEC, pk_spec, measured.host.unprepared_step),
     FIELD(SPEC, pk_spec, measured.host.unprepared_request),

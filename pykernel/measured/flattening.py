@@ -40,7 +40,7 @@ BUSIEST = {1: 0.0, 2: 0.564, 4: 1.029, 8: 1.424, 16: 1.766, 32: 2.070, 64: 2.344
 """Expected maximum of so many standard normal variables (order statistics, e.g. Harter 1961)."""
 
 _MICROSECONDS = frozenset({"floor", "depth", "per_row", "per_stream", "ramp", "per_peer", "regroup"})
-HOST_TIMES = ("layer", "prompt_step", "prompt_token", "unprepared_step", "unprepared_request")
+HOST_TIMES = ("layer", "prompt_layer", "prompt_token", "unprepared_step", "unprepared_request")
 """Serving constants in microseconds."""
 _ARRAYS = {
     "layers": ("pk_measured_layer", "layer_count"),
@@ -296,7 +296,8 @@ class MeasuredSpec(Spec):
 
     def _measured_host(self) -> dict[str, float]:
         values = {name: self._host_constants.values[name] * 1e-6 for name in HOST_TIMES}
-        values["layer"] *= self._layer_share  # the core multiplies it by the layers of the stack
+        for name in ("layer", "prompt_layer"):
+            values[name] *= self._layer_share  # the core multiplies it by the layers of the stack
         if self._resolved.resolution.async_scheduling:
             values["unprepared_step"] = values["unprepared_request"] = 0.0
         return {"kernel_scale": self._host_constants.values["kernel_scale"], **values}

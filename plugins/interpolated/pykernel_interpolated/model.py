@@ -107,7 +107,7 @@ class Interpolated(OwnStep):
         if not self._prepared:
             spent += host["unprepared_step"] + host["unprepared_request"] * (work.decodes + work.prefills)
         if work.prefills:
-            spent += host["prompt_step"] + host["prompt_token"] * work.prefill_rows
+            spent += host["prompt_layer"] * self._layers + host["prompt_token"] * work.prefill_rows
         return spent * 1e-6
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:

@@ -88,7 +88,6 @@ class Prototype:
         self.resolved, self.plan, self.measured = operations.resolved, operations.plan, operations.measured
         self.chip = inputs.chip
         self.laws = measured_laws(inputs.chip, Record())
-        self.hidden = inputs.model.global_.hidden_size
         self.vocabulary = inputs.model.global_.vocab_size
 
     def _part(self, number_format: str) -> Part:

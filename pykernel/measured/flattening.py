@@ -253,6 +253,7 @@ class MeasuredSpec(Spec):
 
     @property
     def _routed(self) -> str:
+        """The primitive of the deployment's experts."""
         placement = self._resolved.experts
         return experts_primitive(placement.ranks if placement else 1)
 

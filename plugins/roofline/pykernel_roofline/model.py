@@ -119,8 +119,10 @@ class Roofline(OwnStep):
         for experts in layer.experts:
             placement = self._resolved.experts
             assert placement is not None
-            visits = work.tokens * placement.funnel * experts.top_k
-            touched = min(placement.local(experts.experts), visits)
+            tokens = work.tokens * placement.funnel
+            visits = tokens * experts.top_k
+            untouched = (1 - experts.top_k / experts.experts) ** tokens
+            touched = placement.local(experts.experts) * (1 - untouched)
             slices = placement.shards * placement.ranks
             flops += experts.flops_per_token_and_expert * visits / slices
             read += experts.bytes_per_expert * touched / placement.shards

@@ -24,6 +24,13 @@ def test_a_small_decode_is_the_weights_at_the_memorys_bandwidth() -> None:
     assert estimate.per_resource_ns["hbm"] == pytest.approx(expected, rel=1e-3)
 
 
+def test_one_token_reads_the_experts_that_it_chose() -> None:
+    inputs = pykernel.open_inputs("qwen3-30b-a3b-h100-tp2")
+    active = pykernel.summarize(inputs.model).active_parameters * 2 / 2  # 16 bits, over two ranks
+    estimate = Roofline(inputs).step_time(decodes(1, 1))
+    assert estimate.per_resource_ns["hbm"] == pytest.approx(active / (inputs.chip.bw_peak_tbs * 1e3), rel=0.02)
+
+
 def test_a_large_prefill_is_its_arithmetic_at_the_peak() -> None:
     inputs = pykernel.open_inputs("qwen3-14b-h100-tp1")
     dense = 2 * (pykernel.summarize(inputs.model).active_parameters - inputs.model.global_.vocab_size * 5120) * 4096
@@ -41,10 +48,15 @@ def test_pairs_are_those_of_the_causal_mask(new: int, done: int, window: int) ->
 
 
 @pytest.mark.parametrize("scenario", REPRESENTATIVE)
-@pytest.mark.parametrize("batch", [decodes(1, 128), decodes(64, 4096), Batch([Request(2048, 0, 2048)])], ids=str)
-def test_the_fitted_model_is_never_faster(scenario: str, batch: Batch) -> None:
+@pytest.mark.parametrize(
+    "batch", [decodes(1, 128), decodes(32, 4096), decodes(64, 4096), Batch([Request(2048, 0, 2048)])], ids=str
+)
+@pytest.mark.parametrize("fitted", ["blis", "calibrated"])
+def test_a_fitted_model_is_never_faster(scenario: str, batch: Batch, fitted: str) -> None:
     inputs = pykernel.open_inputs(scenario)
-    assert Roofline(inputs).step_time(batch).overlap_ns <= pykernel.new(inputs).step_time(batch).overlap_ns
+    assert (
+        Roofline(inputs).step_time(batch).overlap_ns <= pykernel.new(inputs, model=fitted).step_time(batch).overlap_ns
+    )
 
 
 def test_it_is_found_by_name() -> None:

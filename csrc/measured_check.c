@@ -5,12 +5,18 @@ static void exponent(checker *check, uint32_t value) { number_in(check, "exponen
 static void share(checker *check, const char *field, double value) { number_in(check, field, value, 1e-6, 1); }
 static void seconds(checker *check, const char *field, double value) { number_in(check, field, value, 0, 1000); }
 
+/* What laws of kernels begin with: how their terms are joined, and what shares of the peaks they reach. */
+static void check_shares(checker *check, uint32_t joined, uint32_t reserved, double peak_flops, double compute,
+                         double memory) {
+    exponent(check, joined);
+    unused(check, "reserved", reserved);
+    positive(check, "peak_flops", peak_flops);
+    share(check, "compute", compute);
+    share(check, "memory", memory);
+}
+
 static void check_matrix_law(checker *check, const pk_matrix_law *law) {
-    exponent(check, law->exponent);
-    unused(check, "reserved", law->reserved);
-    positive(check, "peak_flops", law->peak_flops);
-    share(check, "compute", law->compute);
-    share(check, "memory", law->memory);
+    check_shares(check, law->exponent, law->reserved, law->peak_flops, law->compute, law->memory);
     not_negative(check, "k_half", law->k_half);
     not_negative(check, "wave", law->wave);
     not_negative(check, "input_passes", law->input_passes);
@@ -21,11 +27,7 @@ static void check_matrix_law(checker *check, const pk_matrix_law *law) {
 }
 
 static void check_stream_law(checker *check, const pk_stream_law *law) {
-    exponent(check, law->exponent);
-    unused(check, "reserved", law->reserved);
-    positive(check, "peak_flops", law->peak_flops);
-    share(check, "compute", law->compute);
-    share(check, "memory", law->memory);
+    check_shares(check, law->exponent, law->reserved, law->peak_flops, law->compute, law->memory);
     not_negative(check, "occupancy", law->occupancy);
     seconds(check, "floor", law->floor);
     seconds(check, "per_row", law->per_row);
@@ -34,11 +36,7 @@ static void check_stream_law(checker *check, const pk_stream_law *law) {
 }
 
 static void check_tile_law(checker *check, const pk_tile_law *law) {
-    exponent(check, law->exponent);
-    unused(check, "reserved", law->reserved);
-    positive(check, "peak_flops", law->peak_flops);
-    share(check, "compute", law->compute);
-    share(check, "memory", law->memory);
+    check_shares(check, law->exponent, law->reserved, law->peak_flops, law->compute, law->memory);
     not_negative(check, "occupancy", law->occupancy);
     not_negative(check, "head_half", law->head_half);
     not_negative(check, "kv_passes", law->kv_passes);
@@ -47,11 +45,7 @@ static void check_tile_law(checker *check, const pk_tile_law *law) {
 }
 
 static void check_expert_law(checker *check, const pk_expert_law *law) {
-    exponent(check, law->exponent);
-    unused(check, "reserved", law->reserved);
-    positive(check, "peak_flops", law->peak_flops);
-    share(check, "compute", law->compute);
-    share(check, "memory", law->memory);
+    check_shares(check, law->exponent, law->reserved, law->peak_flops, law->compute, law->memory);
     not_negative(check, "width_half", law->width_half);
     not_negative(check, "padding", law->padding);
     not_negative(check, "row_passes", law->row_passes);

@@ -118,27 +118,48 @@ static inline int64_t sum_entries_under(const pk_batch *batch, const pk_kernel *
     return entries;
 }
 
-/* sum over min(context, window), written so that it has no branch: what the context falls short of the window. */
+/* max(0, value - bound) without a branch or a comparison, for values below 2^63. */
+static inline uint64_t beyond(uint64_t value, uint64_t bound) {
+    uint64_t over = value - bound;
+    return over & ((over >> 63) - 1);
+}
+
+/* sum over min(context, window): what the contexts fall short of the window. */
 static int64_t sum_window(const pk_batch *batch, int64_t window) {
     const int64_t *restrict scheduled = batch->scheduled, *restrict computed = batch->computed;
     uint64_t short_of = 0;
-    for (int64_t i = 0, count = batch->count; i < count; i++) {
-        uint64_t missing = (uint64_t)window - (uint64_t)(scheduled[i] + computed[i]);
-        short_of += missing & ((missing >> 63) - 1);
-    }
+    for (int64_t i = 0, count = batch->count; i < count; i++)
+        short_of += beyond((uint64_t)window, (uint64_t)(scheduled[i] + computed[i]));
     return window * batch->count - (int64_t)short_of;
 }
 
+/* sum over pk__read_entries of a selection, of contexts that sum to `all`: one of up to `whole` tokens is read whole, of
+ * a longer one what is selected and the window. */
+static int64_t sum_selected(const pk_batch *batch, const pk_read_law *law, int64_t all) {
+    const int64_t *restrict scheduled = batch->scheduled, *restrict computed = batch->computed;
+    const int64_t ratio = law->compress_ratio, window = law->window * ratio;
+    const int64_t selected = law->top_k > 0 ? law->top_k * ratio : INT64_MAX / 2;
+    const int64_t whole = pk__min(ratio > 1 ? window / (ratio - 1) : PK_MAX_REQUEST_TOKENS, (selected + window) / ratio);
+    uint64_t longer = 0, count = 0, unselected = 0;
+    for (int64_t i = 0, requests = batch->count; i < requests; i++) {
+        uint64_t context = (uint64_t)(scheduled[i] + computed[i]);
+        uint64_t is_longer = ((uint64_t)whole - context) >> 63, mask = 0 - is_longer;
+        count += is_longer;
+        longer += context & mask;
+        unselected += beyond(context, (uint64_t)selected) & mask;
+    }
+    return ratio * (all - (int64_t)longer) + (int64_t)(longer - unselected) + window * (int64_t)count;
+}
+
 /* The law is settled before the loop over the requests, so that each has a loop of its own. */
-static int64_t sum_entries(const pk_batch *batch, const pk_kernel *kernel, pk_read_law law) {
-    if (law.law == PK_READ_WINDOW) law.window = pk__min(law.window, PK_MAX_REQUEST_TOKENS);
+static int64_t sum_entries(const pk_batch *batch, const pk_kernel *kernel, pk_read_law law, int64_t context) {
+    law.window = pk__min(law.window, PK_MAX_REQUEST_TOKENS);
     switch (law.sharded ? PK_READ_SELECTED + law.law : law.law) {
     case PK_READ_WINDOW:
         return sum_window(batch, law.window);
     case PK_READ_SELECTED:
         if (law.compress_ratio == 1 && law.window == 0 && law.top_k > 0) return sum_window(batch, law.top_k);
-        law.law = PK_READ_SELECTED, law.sharded = 0;
-        return sum_entries_under(batch, kernel, law);
+        return sum_selected(batch, &law, context);
     case PK_READ_SELECTED + PK_READ_ALL:
         law.law = PK_READ_ALL, law.sharded = 1;
         return sum_entries_under(batch, kernel, law);
@@ -231,7 +252,7 @@ pk_status pk__scan_batch(const pk_batch *batch, const pk_kernel *kernel, pk__sum
     sums->uniform_decode = ((found.any_scheduled ^ width) | (found.every_scheduled ^ width)) == 0 || batch->count == 0;
     sums->prefills = sums->prefill_tokens = sums->pairs4[0] = 0;
     for (uint32_t slot = 1; slot < kernel->read_count; slot++)
-        sums->reads[slot] = sum_entries(batch, kernel, kernel->reads[slot]);
+        sums->reads[slot] = sum_entries(batch, kernel, kernel->reads[slot], sums->context);
     if (found.any_scheduled > (uint64_t)batch->decode_threshold || found.every_scheduled == 0)
         set_apart(batch, kernel, sums);
     pk__derive_sums(sums);

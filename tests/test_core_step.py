@@ -5,6 +5,7 @@ Each test states the whole spec that matters to it; what it leaves out costs not
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -134,6 +135,23 @@ def test_the_cache_of_a_layer_with_a_rate_is_read_at_it_after_one_floor() -> Non
     reads = attention(cache_bytes_per_token=5e5, decode=law)
     found = price([DECODE, (1, 1999)], {"attention_count": 1, "count": 2}, attentions=[reads])
     assert found["hbm"] == pytest.approx(2 * (7_000 + 3000 * 5e5 / 2e12 * 1e9), abs=1)
+
+
+READS = list(itertools.product([0, 1, 64, 1024, 2**30], [1, 2, 3, 4, 128], [0, 1, 128, 5000, 2**40]))
+
+
+@pytest.mark.parametrize(("top_k", "ratio", "window"), READS)
+def test_a_batch_reads_what_its_requests_read(top_k: int, ratio: int, window: int) -> None:
+    law = {"law": lib.PK_READ_SELECTED, "top_k": top_k, "compress_ratio": ratio, "window": window}
+    knots = {0, 1, window, top_k * ratio, window * ratio // max(ratio - 1, 1), top_k + window, 1000, 131_072, 2**30 - 1}
+    contexts = sorted({min(max(k + d, 1), 2**30) for k in knots for d in (-2, -1, 0, 1, 2)})
+    entries = sum(lib.pk_read_entries(ffi.new("pk_read_law *", law), context) for context in contexts) / ratio
+    found = price(
+        [(1, context - 1) for context in contexts],
+        {"attention_count": 1},
+        attentions=[attention(cache_bytes_per_token=10.0, read=law)],
+    )
+    assert found["hbm"] == pytest.approx(entries * 10 / HBM_RATE * 1e9, rel=1e-12, abs=1)
 
 
 def test_prefill_attention_without_a_scale_is_dense_work() -> None:

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum { MOST = 4096, CONTEXT = 4096, MANY = 1000, EACH = 32 };
-static int64_t ones[MANY * EACH], contexts[MANY * EACH], mixed[MOST], offsets[MANY + 1];
+static int64_t ones[MANY * EACH], contexts[MANY * EACH], mixed[MOST], burst[MOST], offsets[MANY + 1];
 static int64_t overlap_ns[MANY], no_overlap_ns[MANY], per_resource_ns[MANY * PK_RESOURCE_COUNT];
 static int8_t bottleneck[MANY];
 
@@ -68,10 +68,13 @@ int calls_make(call calls[CALLS_MAX]) {
         ones[i] = 1;
         contexts[i] = CONTEXT - 1 - i % 97;
     }
-    for (int i = 0; i < MOST; i++) mixed[i] = i == 7 ? 512 : 1;
+    for (int i = 0; i < MOST; i++) {
+        mixed[i] = i == 7 ? 512 : 1;
+        burst[i] = i < 32 ? 64 : 1;
+    }
     const pk_kernel *measured_latent = loaded(calibrated_deepseek_v3, sizeof calibrated_deepseek_v3);
     const pk_kernel *measured_windowed = loaded(calibrated_gpt_oss_120b, sizeof calibrated_gpt_oss_120b);
-    const pk_kernel *measured_sparse = loaded(calibrated_glm_5_3_flash, sizeof calibrated_glm_5_3_flash);
+    const pk_kernel *measured_sparse = loaded(calibrated_deepseek_v4_pro, sizeof calibrated_deepseek_v4_pro);
     for (int i = 0; i <= MANY; i++) offsets[i] = i * EACH;
     const pk_batches many = {sizeof many, 0, MANY, offsets, ones, contexts, 1, 0, 0};
     const pk_kernel *latent = built(&deepseek_v3), *windowed = built(&gpt_oss_120b), *dense = built(&llama_3_1_70b);
@@ -102,10 +105,13 @@ int calls_make(call calls[CALLS_MAX]) {
         {.name = "calibrated gpt-oss-120b: 255 decodes and a prefill",
          .kernel = measured_windowed,
          .batch = of(256, mixed)},
-        {.name = "calibrated glm-5.3-flash: 256 decodes", .kernel = measured_sparse, .batch = of(256, ones)},
-        {.name = "calibrated glm-5.3-flash: 255 decodes and a prefill",
+        {.name = "calibrated deepseek-v4-pro: 256 decodes", .kernel = measured_sparse, .batch = of(256, ones)},
+        {.name = "calibrated deepseek-v4-pro: 255 decodes and a prefill",
          .kernel = measured_sparse,
          .batch = of(256, mixed)},
+        {.name = "calibrated deepseek-v4-pro: 224 decodes and 32 prefills",
+         .kernel = measured_sparse,
+         .batch = of(256, burst)},
     };
     int count = (int)(sizeof made / sizeof made[0]);
     for (int i = 0; i < count; i++) calls[i] = made[i];

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import pykernel
 from pykernel.documents import Chip
-from pykernel.errors import RefusedError
 from pykernel.explain import Term
 from pykernel.measured import flattening
-from pykernel.measured.laws import HostConstants, MeasuredLaws, host_constants, measured_laws
+from pykernel.measured.laws import HostConstants, MeasuredLaws, host_constants, measured_laws, measured_parts
 from pykernel.resolve.record import Record
 from pykernel.switches import CALIBRATED
 
@@ -57,25 +58,46 @@ def test_a_format_that_was_not_measured_takes_the_nearest_and_says_so() -> None:
     assert other["calibrated_dealt_experts_nvfp4"].scope.startswith("dealt_experts_mxfp4: ")
 
 
-def test_a_part_without_tables_takes_those_of_its_architecture() -> None:
-    inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
+def on_part(scenario: str, name: str, **fields: Any) -> pykernel.Inputs:
+    """A scenario on another chip: one of the catalog with some fields changed, under a name that is in scope."""
+    inputs = pykernel.open_inputs(scenario)
     assert inputs.chip is not None
-    inputs.chip.name = inputs.scenario.cluster.hardware = "a100-80"
-    found = origins(pykernel.new(inputs, model="calibrated"))
-    assert found["calibrated_part"].scope.startswith("a100-sxm: a100-80 has no tables")
-    assert found["calibrated.gemm_bf16.floor"].set == "calibrated-a100-sxm"
-
-
-def test_a_part_that_was_never_measured_is_refused() -> None:
-    inputs = pykernel.open_inputs("llama-3.1-8b-h100-tp1")
-    assert inputs.chip is not None
-    inputs.chip.name = inputs.scenario.cluster.hardware = "gb300x"
+    own = inputs.chip.name
+    inputs.chip = replace(inputs.chip, name=name, **fields)
+    inputs.scenario.cluster.hardware = name
     for one in inputs.coefficients:
         for entry in one.coefficients:
-            entry.scope.hardware = [*entry.scope.hardware, "gb300x"]
-            entry.name = entry.name.replace("_h100", "_gb300x")
-    with pytest.raises(RefusedError, match=r"no coefficients for gb300x; it has them for a100-sxm, b200, .*, l40s"):
-        pykernel.new(inputs, model="calibrated")
+            if own in entry.scope.hardware:
+                entry.scope.hardware = [*entry.scope.hardware, name]
+                entry.name = entry.name.replace(f"_{own}", f"_{name}")
+    return inputs
+
+
+def test_a_part_without_tables_takes_those_of_the_part_most_like_it() -> None:
+    found = origins(pykernel.new(on_part("llama-3.1-8b-h100-tp1", "mine", tflops_peak=900.0), model="calibrated"))
+    assert found["calibrated_part"].scope.startswith("h100: mine has no tables")
+    assert found["calibrated.gemm_bf16.floor"].set == "calibrated-h100"
+    assert not [name for name in found if name.startswith("calibrated_") and name != "calibrated_part"]
+
+
+def test_links_are_compared_with_links() -> None:
+    inputs = on_part("llama-3.1-70b-h100-fp8-tp4", "mine", intra_node_bw_gbps=64.0)
+    found = origins(pykernel.new(inputs, model="calibrated"))
+    assert found["calibrated_part"].scope.startswith("h100, links of l40s: ")
+    assert found["calibrated.gemm_fp8.floor"].set == "calibrated-h100"
+    assert found["calibrated.all_reduce_nccl.floor"].set == "calibrated-l40s"
+
+
+def test_what_a_part_lacks_in_every_format_is_taken_from_another() -> None:
+    record = Record()
+    laws, other = (measured_laws(measured_parts()[part], record) for part in ("a100-sxm", "l40s"))
+    assert laws.law("sliced_experts", "int4")[1] == "int4" and laws.law("dealt_experts", "nvfp4")[1] == "int4"
+    assert laws.law("gdn_prefill", "bf16") == other.law("gdn_prefill", "bf16")
+    assert [(one.name, one.scope.split(":")[0]) for one in record.assumptions] == [
+        ("calibrated_dealt_experts_nvfp4", "sliced_experts_int4"),
+        ("calibrated_gdn_prefill_bf16", "gdn_prefill_bf16 of l40s"),
+    ]
+    assert {one.set for one in laws.origins()} == {"calibrated-a100-sxm", "calibrated-l40s"}
 
 
 def test_a_step_that_the_host_cannot_prepare_costs_more() -> None:
@@ -148,10 +170,11 @@ def test_a_coefficient_moves_the_terms_that_name_it_and_no_other(name: str, monk
 
     def inflated(chip: Chip, record: Record) -> MeasuredLaws:
         laws = measured_laws(chip, record)
-        if law in laws.entries:
-            entry = copy.copy(laws.entries[law][parameter])
+        entries = laws.of("h200").entries
+        if law in entries:
+            entry = copy.copy(entries[law][parameter])
             entry.value *= 0.5 if parameter == "memory_efficiency" else 3
-            laws.entries[law][parameter] = entry
+            entries[law][parameter] = entry
         return laws
 
     def constants(engine: str) -> HostConstants:

@@ -6,7 +6,7 @@ import argparse
 
 import pykernel
 from pykernel.cli import UsageError
-from pykernel.cli.options import add_roots, count, repos
+from pykernel.cli.options import add_pool_and_model, add_roots, repos
 
 HELP = """\
 The file is an image: what pk_kernel_load_file of the C library and pykernel.Kernel.load make a kernel of, on any
@@ -18,8 +18,7 @@ file a pool.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", help="the path of a file, or the name of a scenario")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write, such as kernel.pkk")
-    parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
-    parser.add_argument("--model", metavar="NAME", default="blis", help="cost model (default: blis)")
+    add_pool_and_model(parser)
     add_roots(parser)
 
 

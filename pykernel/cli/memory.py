@@ -13,7 +13,7 @@ from typing import Any
 
 import pykernel
 from pykernel.cli import subject, text
-from pykernel.cli.options import add_roots, add_subject, count, open_subject, repos
+from pykernel.cli.options import add_pool_and_model, add_roots, add_subject, count, open_subject, repos
 from pykernel.documents import Chip, Inputs, Repos, hardware, list_chips
 from pykernel.errors import RefusedError
 from pykernel.interface import INT64_MAX, CostModel, KVCapacity
@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", metavar="N", type=count(1), action="append", default=[], help="length of a request, tokens"
     )
-    parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
-    parser.add_argument("--model", metavar="NAME", default="blis", help="cost model (default: blis)")
+    add_pool_and_model(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--plot", metavar="FILE", help="draw the memory of a GPU as a stacked bar, .png or .svg")
     add_roots(parser)

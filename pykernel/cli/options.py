@@ -25,6 +25,13 @@ def add_roots(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{root}", metavar="DIR", help=f"folder of the {root}; or set {variable}")
 
 
+def add_pool_and_model(parser: argparse.ArgumentParser) -> None:
+    """Add which pool of the deployment is priced, and by which cost model."""
+    parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
+    known = "blis (published laws; the default), calibrated (fitted to measurements), or a plug-in's"
+    parser.add_argument("--model", metavar="NAME", default="blis", help=f"cost model: {known}")
+
+
 def repos(options: argparse.Namespace) -> Repos:
     """The roots that the options name, else the environment. Raises `UsageError` for one that is no folder."""
     found: dict[str, str | None] = {}

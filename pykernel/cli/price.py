@@ -13,7 +13,7 @@ from typing import Any
 import pykernel
 from pykernel.cli import UsageError, subject, terms, text
 from pykernel.cli.notation import BatchText, decodes, expand, named, prefills, read_batch
-from pykernel.cli.options import add_roots, add_subject, check_subject, count, open_subject
+from pykernel.cli.options import add_pool_and_model, add_roots, add_subject, check_subject, count, open_subject
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import BatchError, RefusedError
 from pykernel.explain import Explanation
@@ -43,8 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batch.add_argument("--batch", metavar="FILE", help="a JSON file, - for standard input")
     batch.add_argument("--sm-budget", metavar="N", type=count(), help="SMs left to the step; 0 means all")
     batch.add_argument("--pad-tokens", metavar="N", type=count(), help="rows added beside the requests' tokens")
-    parser.add_argument("--pool", metavar="N", type=count(), default=0, help="pool of the deployment, from 0")
-    parser.add_argument("--model", metavar="NAME", default="blis", help="cost model (default: blis)")
+    add_pool_and_model(parser)
     parser.add_argument("--explain", action="store_true", help="show the terms of the step, layer kind by layer kind")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_roots(parser)

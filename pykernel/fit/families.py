@@ -5,7 +5,8 @@ Sources are chosen for being clean. GEMMs, attention, experts and the all-reduce
 FP8 GEMMs from SGLang, because vLLM's table of them carries the host's launch; experts in MXFP4 with FP8 activations
 from SGLang too, which runs the same FlashInfer kernel and measured it in more shapes, gpt-oss's among them; bare latent
 kernels from TensorRT-LLM, because vLLM's are modules with projections that a graph prices as GEMMs; indexers and sparse
-latent kernels from SGLang, which has them bare.
+latent kernels from SGLang, which has them bare. SGLang's tables also stand in for experts and recurrent updates that
+vLLM's lack, as on A100.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pykernel.fit.forms import (
 )
 from pykernel.fit.robust import Sample
 from pykernel.fit.tables import Table, Tables, dominant_kernel, kernel_of, read, select
-from pykernel.measured.laws import EXPERT_PRIMITIVES, PCIE_GBPS, experts_primitive
+from pykernel.measured.laws import DEALT, EXPERT_PRIMITIVES, PCIE_GBPS, experts_primitive
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 9 / 16, "mxfp4": 17 / 32, "int4": 17 / 32}
 """Bytes that one weight takes in memory, its share of the scales included: 16 weights share a byte in NVFP4, 32 in
@@ -336,14 +337,17 @@ def _joined(first: Table, second: Table, keys: tuple[str, ...]) -> Table:
 
 
 EXPERT_FORMATS = {
-    "bf16": (("vllm", "bfloat16"),),
+    "bf16": (("vllm", "bfloat16"), ("sglang", "bfloat16")),
     "fp8": (("vllm", "fp8"),),
     "fp8_block": (("vllm", "fp8_block"),),
     "nvfp4": (("vllm", "nvfp4"),),
     "mxfp4": (("sglang", "w4a8_mxfp4_mxfp8"), ("vllm", "w4a16_mxfp4")),
-    "int4": (("vllm", "int4_wo"),),
+    "int4": (("vllm", "int4_wo"), ("sglang", "int4_wo")),
 }
-"""Whose table measures each format and what it is called there, best first."""
+"""Whose table measures each format and what it is called there, best first. On A100 vLLM's has skewed routing alone;
+SGLang runs the same kernels there, Triton's and Marlin."""
+SLICED_ALONE = (("sglang", "bfloat16"), ("sglang", "int4_wo"))
+"""Tables that say nothing of whole experts: a rank takes as long with an eighth of them as with a half."""
 
 
 def expert_sampler(suffix: str, distribution: str, primitive: str = "") -> Callable[[Tables, str], Sample | None]:
@@ -369,6 +373,8 @@ def _routed(tables: Tables, part: str, suffix: str, distribution: str, primitive
     """The launches of experts. The kernel that most of them ran is looked for among those of the primitive alone,
     because the engine's choice depends on it."""
     for engine, word in EXPERT_FORMATS[suffix]:
+        if primitive == DEALT and (engine, word) in SLICED_ALONE:
+            continue
         every = replace(tables, every_kernel=True)
         loaded = _load(every, part, "moe", engine, "moe", moe_dtype=word, distribution=distribution)
         if loaded is None:
@@ -425,18 +431,19 @@ def _custom(mode: str) -> Callable[[Tables, str], Sample | None]:
     return sample
 
 
-UPDATES = ("packed_decode", "chunk_gated", "flashkda")
+UPDATES = {"vllm": ("packed_decode", "chunk_gated", "flashkda"), "sglang": ("fused_recurrent_gated_delta_rule",)}
 """Kernels that update a recurrent state; the others of their tables are convolutions and variants not run."""
 
 
 def _recurrent(family: str, operation: str, phase: str) -> Callable[[Tables, str], Sample | None]:
     def sample(tables: Tables, part: str) -> Sample | None:
-        path = tables.latest(part, family, "vllm", operation)
+        found = ((engine, tables.latest(part, family, engine, operation)) for engine in UPDATES)
+        engine, path = next(((engine, path) for engine, path in found if path), ("", None))
         if path is None:
             return None
         table = select(read(path), phase=phase)
         names = table["kernel_source"].astype(str)
-        update = np.array([any(word in name for word in UPDATES) for name in names], dtype=bool)
+        update = np.array([any(word in name for word in UPDATES[engine]) for name in names], dtype=bool)
         convolution = np.array(["conv" in name for name in names], dtype=bool)
         launches = {name: values[update] for name, values in table.items()}
         if not (operation == "kda" and phase == "context"):  # that convolution's table carries the host's launch

@@ -1,16 +1,22 @@
 """The coefficients of the measured laws: found in the bundled sets of a part, with a stated fallback where it has none.
 
 A law is the values of one form's parameters by name, in the units of the registry; `csrc/pykernel.h` says what each
-does. The sets come with the package, one for a part, and are used beside those that a scenario lists.
+does. The sets come with the package, one for a part, and are used beside those that a scenario lists. What a part was
+not measured for, it takes from the measured part most like it: efficiencies are fractions of a part's own peaks, so
+that is how well a kernel uses them, and the microseconds that it starts with.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from pykernel.documents import Chip
 from pykernel.documents.coefficients import Coefficient, load
+from pykernel.documents.hardware import load_chip
 from pykernel.documents.repos import Repos
 from pykernel.errors import RefusedError
 from pykernel.interface import CoefficientOrigin
@@ -19,8 +25,7 @@ from pykernel.resolve.record import Record
 PREFIX = "calibrated"
 HOST_SET = "calibrated-host"
 
-NEAREST_PARTS = {"a100-80": "a100-sxm"}
-"""Parts without tables of their own, and the part of the same architecture whose fractions of peak they take."""
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 SLICED, DEALT = "sliced_experts", "dealt_experts"
 EXPERT_PRIMITIVES = (SLICED, DEALT)
@@ -51,6 +56,7 @@ FALLBACKS: dict[tuple[str, str], tuple[str, ...]] = {
 """For a primitive in one format: the formats whose coefficients stand in, best first."""
 
 OTHER_PRIMITIVES = {
+    DEALT: (SLICED, ""),
     "sparse": ("latent_decode", "fp8"),
     "indexer": ("decode", "fp8"),
     "mamba2_decode": ("gdn_decode", "bf16"),
@@ -58,7 +64,7 @@ OTHER_PRIMITIVES = {
     "kda_decode": ("gdn_decode", "bf16"),
     "kda_prefill": ("gdn_prefill", "bf16"),
 }
-"""The primitive that stands in where one is not measured on a part at all."""
+"""The primitive and format that stand in where one is not measured on a part at all; "" for its own format."""
 
 PCIE_GBPS = 64.0
 """One direction of PCIe Gen5 x16; links of a part that are no faster are PCIe."""
@@ -68,55 +74,84 @@ SWITCH_RANKS = 2
 Law = Mapping[str, float]
 
 
-@dataclass(slots=True)
-class MeasuredLaws:
-    """The laws of one part. Asking for one records where it came from, once."""
+@dataclass(frozen=True, slots=True)
+class PartLaws:
+    """What one part was measured for."""
 
-    chip: str
     part: str
+    set_name: str
     entries: dict[str, dict[str, Coefficient]]
     """By law ("gemm_bf16"), then by parameter."""
-    set_name: str
+
+    def nearest(self, primitive: str, suffix: str) -> tuple[str, str]:
+        """The law of a primitive in a format or of the nearest that stands in for it, and its format; "" for none."""
+        for stand_in, other in ((primitive, suffix), OTHER_PRIMITIVES.get(primitive, ("", ""))):
+            for candidate in (other or suffix, *FALLBACKS.get((stand_in, other or suffix), ())):
+                if f"{stand_in}_{candidate}" in self.entries:
+                    return f"{stand_in}_{candidate}", candidate
+        return "", ""
+
+
+@dataclass(slots=True)
+class MeasuredLaws:
+    """The laws of one chip. Asking for one records where it came from, once."""
+
+    chip: Chip
     record: Record
-    used: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, PartLaws] = field(default_factory=dict)
+    """Those that were looked at."""
+    used: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    """By what was asked for: the part, its law, and the format of that."""
 
     def law(self, primitive: str, suffix: str) -> tuple[Law, str]:
         """The coefficients of a primitive in a format, and the format they were fitted in.
 
-        Raises `RefusedError` where neither the format nor any that could stand in was measured on the part.
+        Raises `RefusedError` where neither the format nor any that could stand in was measured on any part.
         """
-        for stand_in, other in ((primitive, suffix), OTHER_PRIMITIVES.get(primitive, ("", ""))):
-            for candidate in (other, *FALLBACKS.get((stand_in, other), ())):
-                entries = self.entries.get(f"{stand_in}_{candidate}")
-                if entries:
-                    self._note(f"{primitive}_{suffix}", f"{stand_in}_{candidate}")
-                    return {name: entry.value for name, entry in entries.items()}, candidate
+        asked = f"{primitive}_{suffix}"
+        if asked not in self.used:
+            self.used[asked] = self._find(primitive, suffix)
+        part, found, number_format = self.used[asked]
+        return {name: entry.value for name, entry in self.parts[part].entries[found].items()}, number_format
+
+    def _find(self, primitive: str, suffix: str) -> tuple[str, str, str]:
+        asked, likest = f"{primitive}_{suffix}", likest_parts(self.chip, links=primitive in COLLECTIVES)
+        for part in likest:
+            found, number_format = self.of(part).nearest(primitive, suffix)
+            if not found:
+                continue
+            if part != likest[0]:
+                reason = f"{asked} and what is near it are not measured on {likest[0]}; the likest part where they are"
+                self.record.assume(f"{PREFIX}_{asked}", f"{found} of {part}", reason)
+            elif found != asked:
+                reason = f"{asked} is not measured on {part}; the nearest that is"
+                self.record.assume(f"{PREFIX}_{asked}", found, reason)
+            return part, found, number_format
         raise RefusedError(
-            f"the model calibrated has no coefficients of {primitive} in {suffix} for {self.part}; the cost model blis "
-            "prices this deployment",
+            f"the model calibrated has no coefficients of {primitive} in {suffix}; the cost model blis prices this "
+            "deployment",
             "cluster.hardware",
         )
 
-    def _note(self, asked: str, found: str) -> None:
-        if asked in self.used:
-            return
-        self.used[asked] = found
-        if asked != found:
-            self.record.assume(
-                f"{PREFIX}_{asked}", found, f"{asked} is not measured on {self.part}; the nearest that is"
-            )
+    def of(self, part: str) -> PartLaws:
+        """What a measured part was measured for."""
+        if part not in self.parts:
+            self.parts[part] = _load_part(part)
+        return self.parts[part]
 
     def names(self, primitive: str, suffix: str) -> list[str]:
         """The coefficients behind a law that was asked for."""
-        return [entry.name for entry in self.entries.get(self.used.get(f"{primitive}_{suffix}", ""), {}).values()]
+        part, found, _ = self.used.get(f"{primitive}_{suffix}", ("", "", ""))
+        return [entry.name for entry in self.parts[part].entries[found].values()] if part else []
 
     def origins(self) -> list[CoefficientOrigin]:
         """Every coefficient of the laws that were asked for, by name."""
         found = []
-        for law in sorted(set(self.used.values())):
-            for entry in self.entries[law].values():
+        for part, law in sorted({(part, law) for part, law, _ in self.used.values()}, key=lambda used: used[::-1]):
+            laws = self.parts[part]
+            for entry in laws.entries[law].values():
                 scope = f"hardware: {', '.join(entry.scope.hardware)}" if entry.scope.hardware else "unscoped"
-                found.append(CoefficientOrigin(entry.name, self.set_name, entry.method, scope))
+                found.append(CoefficientOrigin(entry.name, laws.set_name, entry.method, scope))
         return found
 
 
@@ -156,23 +191,52 @@ class HostConstants:
 
 
 def measured_laws(chip: Chip, record: Record) -> MeasuredLaws:
-    """The laws of a part. Raises `RefusedError` for one that was never measured and has no neighbour that was."""
-    part = NEAREST_PARTS.get(chip.name, chip.name)
-    path = Repos().registry_root() / "coefficients" / f"{PREFIX}-{part}.yaml"
-    if not path.is_file():
-        known = sorted(p.stem.removeprefix(f"{PREFIX}-") for p in path.parent.glob(f"{PREFIX}-*.yaml"))
-        known.remove(HOST_SET.removeprefix(f"{PREFIX}-"))
-        raise RefusedError(
-            f"the model calibrated has no coefficients for {chip.name}; it has them for {', '.join(known)}",
-            "cluster.hardware",
+    """The laws of a chip; of one without tables those of the parts most like it, which the record says."""
+    if chip.name not in measured_parts():
+        kernels, links = likest_parts(chip)[0], likest_parts(chip, links=True)[0]
+        reason = f"{chip.name} has no tables; its own peaks are used as well as by the part most like it"
+        record.assume(f"{PREFIX}_part", kernels if kernels == links else f"{kernels}, links of {links}", reason)
+    return MeasuredLaws(chip, record)
+
+
+def likest_parts(chip: Chip, *, links: bool = False) -> list[str]:
+    """The measured parts, those most like a chip first: itself, then by the ratios of FLOP/s, memory rate and SMs; with
+    `links` by PCIe or NVLink and the ratio of rates before that."""
+
+    def unlike(part: str) -> tuple[bool, bool, float, float]:
+        other = measured_parts()[part]
+        bridged = (chip.intra_node_bw_gbps <= PCIE_GBPS) != (other.intra_node_bw_gbps <= PCIE_GBPS)
+        link = abs(math.log(chip.intra_node_bw_gbps / other.intra_node_bw_gbps))
+        ratios = (
+            chip.tflops_peak / other.tflops_peak,
+            chip.bw_peak_tbs / other.bw_peak_tbs,
+            chip.sm_count / other.sm_count,
         )
-    if part != chip.name:
-        record.assume(f"{PREFIX}_part", part, f"{chip.name} has no tables; fractions of peak are those of {part}")
+        kernels = math.hypot(*map(math.log, ratios))
+        return part != chip.name, links and bridged, link if links else 0, kernels
+
+    return sorted(measured_parts(), key=unlike)
+
+
+@cache
+def measured_parts() -> Mapping[str, Chip]:
+    """The parts that have tables, by name."""
+    hardware = Repos().catalog_root() / "hardware"
+    stems = sorted(path.stem for path in _set_path("").parent.glob(f"{PREFIX}-*.yaml"))
+    names = [stem.removeprefix(f"{PREFIX}-") for stem in stems if stem != HOST_SET]
+    return {name: load_chip(hardware / f"{name}.yaml") for name in names}
+
+
+def _set_path(part: str) -> Path:
+    return Repos().registry_root() / "coefficients" / f"{PREFIX}-{part}.yaml"
+
+
+def _load_part(part: str) -> PartLaws:
     entries: dict[str, dict[str, Coefficient]] = {}
-    for entry in load(path).coefficients:
+    for entry in load(_set_path(part)).coefficients:
         law, parameter = _split(entry.name)
         entries.setdefault(law, {})[parameter] = entry
-    return MeasuredLaws(chip.name, part, entries, path.stem, record)
+    return PartLaws(part, _set_path(part).stem, entries)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from pykernel.errors import ArgumentError
 from pykernel.fit.families import expert_sampler
 from pykernel.fit.run import fit_all
 from pykernel.fit.tables import Tables, dominant_kernel, find_tables, read, select
+from pykernel.measured.laws import EXPERT_PRIMITIVES
 from tests.fit.synthetic import EXPERTS, PART, RANKS, ROUTED, SHAPES, Shapes
 
 SMALL = Shapes("gemm", "vllm", "gemm", {"gemm_dtype": "bfloat16"}, {"m": [1, 2, 3], "n": [512], "k": [512]})
@@ -69,6 +70,16 @@ def test_the_kernel_of_experts_is_looked_for_among_those_of_a_primitive(tmp_path
         counts[primitive] = len(sample)
     assert counts["sliced_experts"] == table.num_rows / 3
     assert counts["dealt_experts"] == counts[""] == 2 * counts["sliced_experts"]
+
+
+def test_slices_of_experts_are_read_from_another_engine_where_the_first_has_none(tmp_path: Path) -> None:
+    grid = {**EXPERTS, "moe_ep_size": [1, 2], "moe_tp_size": [1]}
+    Shapes("moe", "vllm", "moe", {**ROUTED, "distribution": "power_law_1.2"}, grid).write(tmp_path, 1.0)
+    other = Shapes("moe", "sglang", "moe", ROUTED, grid).write(tmp_path, 1.0)
+    tables = Tables(tmp_path, "synthetic")
+    sliced, dealt = (expert_sampler("bf16", "balanced", name)(tables, PART) for name in EXPERT_PRIMITIVES)
+    assert sliced is not None and sliced.source == tables.cite(other)
+    assert dealt is None
 
 
 def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:

@@ -187,11 +187,16 @@ def test_without_the_set_no_model_opens_them(example: Inputs) -> None:
         pykernel.new(bare)
 
 
+def test_calibrated_says_whose_laws_it_takes() -> None:
+    for name, likest in (("mi300x", "h200"), ("gaudi3", "h100, links of h200")):
+        provenance = pykernel.new(on(name), model="calibrated").provenance()
+        assumed = {one.name: one.scope for one in provenance if one.method == "assumed"}
+        assert assumed["calibrated_part"].startswith(f"{likest}: {name} has no tables")
+
+
 def test_what_nobody_measured_is_refused() -> None:
     with pytest.raises(RefusedError, match=r"over 16 ranks .* on mi300x: it was not measured at that width"):
         pykernel.new(on("mi300x", "minimax-m2.5-h200-ep16"))
-    with pytest.raises(RefusedError, match="calibrated has no coefficients for gaudi3"):
-        pykernel.new(on("gaudi3"), model="calibrated")
     eight_bit = on("gaudi3")
     eight_bit.deployment.pools[0].engine.quantization = ""
     eight_bit.model.global_.weight_dtype = "int8"

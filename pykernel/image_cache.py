@@ -58,7 +58,7 @@ def open_cached(
         return known
     inputs = open_inputs(path, repos, index)
     made = new(inputs, model=model)
-    files = {name: _digest(name) for name in _files(inputs, repos)}
+    files = {name: _digest(name) for name in (*_files(inputs, repos), *_own_sets(made, inputs))}
     # Read once more, so that the digests are those of what was read even when a file is being edited.
     if type(made) is Kernel and all(files) and open_inputs(path, repos, index) == inputs:
         try:
@@ -86,6 +86,15 @@ def _files(inputs: Inputs, repos: Repos) -> list[str]:
     read = [document.source.file if document.source else "" for document in documents]
     storage = repos.catalog_root() / "devices" / "storage.yaml"
     return [*read, str(storage), str(pack_file(inputs.scenario.engine_version))]
+
+
+def _own_sets(made: CostModel, inputs: Inputs) -> list[str]:
+    """The files of the package's own coefficient sets that a cost model used beside those of the scenario."""
+    from pykernel.documents import Repos
+
+    folder = Repos().registry_root() / "coefficients"
+    used = {origin.set for origin in made.provenance()} - {stated.name for stated in inputs.coefficients}
+    return [str(path) for path in sorted(folder.glob("*.yaml")) if path.stem in used]
 
 
 def _digest(name: str) -> str | None:

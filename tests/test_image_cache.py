@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def test_an_edited_file_is_read_again(copies: Repos, tmp_path: Path, file: str, 
     assert after == answers(pykernel.open(SCENARIO, copies)) != before
     edited.write_text(text, encoding="utf-8")
     assert answers(pykernel.open(SCENARIO, copies, cache=folder)) == before
+
+
+def test_the_sets_that_a_model_brings_are_among_its_files(tmp_path: Path) -> None:
+    pykernel.open(SCENARIO, cache=tmp_path, model="calibrated")
+    (entry,) = tmp_path.iterdir()
+    files = {Path(name).name for name in json.loads(entry.read_bytes().partition(b"\n")[0])}
+    assert {"calibrated-h200.yaml", "calibrated-host.yaml", "minimax-m2.5-h200-disagg.yaml"} <= files
+    assert "calibrated-b200.yaml" not in files
 
 
 def test_a_damaged_entry_is_made_anew(filled: Path) -> None:

@@ -58,6 +58,14 @@ def test_a_format_that_was_not_measured_takes_the_nearest_and_says_so() -> None:
     assert other["calibrated_dealt_experts_nvfp4"].scope.startswith("dealt_experts_mxfp4: ")
 
 
+def test_experts_in_int8_are_widened_as_in_int4() -> None:
+    inputs = pykernel.open_inputs("mixtral-8x7b-h100-tp4")
+    assert inputs.model is not None
+    inputs.model.global_.weight_dtype = "int8"
+    found = origins(pykernel.new(inputs, model="calibrated"))
+    assert found["calibrated_sliced_experts_int8"].scope.startswith("sliced_experts_int4: ")
+
+
 def on_part(scenario: str, name: str, **fields: Any) -> pykernel.Inputs:
     """A scenario on another chip: one of the catalog with some fields changed, under a name that is in scope."""
     inputs = pykernel.open_inputs(scenario)

@@ -38,6 +38,7 @@ _EXPERT_FALLBACKS: dict[str, tuple[str, ...]] = {
     "nvfp4": ("mxfp4", "int4", "bf16"),
     "mxfp4": ("int4", "bf16"),
     "int4": ("mxfp4", "bf16"),
+    "int8": ("int4", "bf16"),
 }
 
 FALLBACKS: dict[tuple[str, str], tuple[str, ...]] = {

@@ -416,6 +416,22 @@ def test_short_of_memory_requests_are_preempted_and_still_finish(
     assert 90 < float(found["full"]) <= 100
 
 
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_what_fails_on_any_thread_of_a_simulation_is_said(threads: str, serve_sim: Path, image: Path) -> None:
+    """An exception that left its thread would end the process without a word of its own."""
+    options = ["--memory", "1", "--cells", "4", "--threads", threads]
+    done = subprocess.run([serve_sim, EXAMPLES / "trace.csv", image, *options], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(r"serve_sim: the model does not fit: .*\n", done.stderr)
+
+
+@pytest.mark.parametrize("option", ["--threads 0", "--memory much", "--cells 2x", "--cels 2", "--cells"])
+def test_a_simulation_refuses_options_that_are_none(option: str, serve_sim: Path, image: Path) -> None:
+    command = [serve_sim, EXAMPLES / "trace.csv", image, *option.split()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr[:16]) == (2, "", "usage: serve_sim")
+
+
 @pytest.mark.slow
 def test_threads_that_share_a_kernel_do_not_race(image: Path, tmp_path: Path) -> None:
     shared = (ROOT / "csrc" / "cflags.txt").read_text(encoding="utf-8").split()

@@ -29,9 +29,11 @@
  *              its own header and refuses any other (PK_STRUCT_SIZE), so a caller compiled against another layout is
  *              told so, never misread. Before 1.0 a change of MINOR may change sizes, and the soname with them.
  *   errors     every function that can fail returns a pk_status and leaves its results untouched unless it is PK_OK.
- *              The pk_error argument may be NULL.
- *   pointers   arguments are borrowed for the length of the call. Nothing but a pk_kernel or a pk_batch_state is ever
- *              owned; text that a kernel hands out lives as long as the kernel. A NULL text in a spec is the empty text.
+ *              The pk_error argument may be NULL; one of another struct_size is left alone. "The argument errors" are
+ *              PK_NULL_ARGUMENT, PK_STRUCT_SIZE, PK_RESERVED and PK_ARGUMENT.
+ *   pointers   arguments are borrowed for the length of the call. Functions without a status take no NULL unless they
+ *              say so. Nothing but a pk_kernel or a pk_batch_state is ever owned; text that a kernel hands out lives as
+ *              long as the kernel. A NULL text in a spec is the empty text.
  *   threads    a pk_kernel is never written after pk_kernel_new returns: share it freely. Do not free it in use.
  *   numbers    NaN and infinity are refused in a spec. Durations saturate at INT64_MAX, they never wrap.
  *              Time is computed in double seconds and leaves by one truncation toward zero, so 972 launches of
@@ -661,8 +663,6 @@ typedef struct pk_measured {
     pk_measured_host host;
 } pk_measured;
 
-/* Everything a step's price depends on but the batch. Arrays are a pointer and a count; NULL with count 0. */
-
 /* Everything a kernel's answers depend on but their arguments. Arrays are a pointer and a count; NULL with count 0. */
 typedef struct pk_spec {
     uint32_t struct_size;
@@ -912,8 +912,8 @@ typedef struct pk_estimates {
 #endif
 
 /* The prices that pk_step_time gives to each of the batches, bit for bit. Nothing is written unless all are in order;
- * the first at fault is named ("batches[7].scheduled[2]"). To use more threads, call it from each with a part of the
- * offsets and the matching part of the results. */
+ * the first at fault is named ("batches[7].scheduled[2]"). Fails as pk_step_time does. To use more threads, call it from
+ * each with a part of the offsets and the matching part of the results. */
 PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *batches, const pk_estimates *estimates,
                                    pk_error *error);
 
@@ -924,7 +924,9 @@ PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *ba
  * unless a law of the kernel bounds what each request counts for (a window, a selection, context parallelism): then
  * the requests are looked at again. Either way the price is that of pk_step_time, bit for bit.
  *
- * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. */
+ * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. They fail with PK_BATCH_*
+ * where a batch would be refused, PK_NO_MEMORY, and the argument errors, of which PK_ARGUMENT is also an id that is none;
+ * the state then is as it was. */
 typedef struct pk_batch_state pk_batch_state;
 
 /* An empty one; decode_threshold as in pk_batch. */
@@ -1036,7 +1038,7 @@ PK_API PK_PURE int64_t pk_pre_snapshot_bytes(const pk_kernel *kernel);
 /* What a sequence of `tokens` tokens holds that grows with it, in whole pages. */
 PK_API PK_PURE int64_t pk_sequence_variable_bytes(const pk_kernel *kernel, int64_t tokens);
 
-/* The same of `count` sequences; bytes[i] belongs to tokens[i]. */
+/* The same of `count` sequences; bytes[i] belongs to tokens[i]. Fails with the argument errors. */
 PK_API pk_status pk_sequence_variable_bytes_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
                                                  int64_t *bytes, pk_error *error);
 
@@ -1087,7 +1089,7 @@ enum { PK_TO_TIER = 1, PK_FROM_TIER = 2 };
 /* The index of a tier by name; -1 when there is none. */
 PK_API PK_PURE int32_t pk_find_tier(const pk_kernel *kernel, const char *name);
 
-/* One of `queue_depth` equal transfers at once. INT64_MAX for a tier that does not exist. */
+/* One of `queue_depth` equal transfers at once; a depth below 1 is 1. INT64_MAX for a tier that does not exist. */
 PK_API PK_PURE int64_t pk_tier_time_ns(const pk_kernel *kernel, int32_t tier, int32_t direction, int64_t bytes,
                                        int64_t queue_depth);
 
@@ -1132,7 +1134,7 @@ typedef struct pk_transfer_demand {
 PK_API pk_status pk_pd_transfer_demand(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
                                        const pk_placement *target, pk_transfer_demand *demand, pk_error *error);
 
-/* PK_OK for a demand that a simulator can place on its links; names what is wrong otherwise. */
+/* PK_OK for a demand that a simulator can place on its links; an argument error naming what is wrong otherwise. */
 PK_API pk_status pk_transfer_demand_check(const pk_transfer_demand *demand, pk_error *error);
 
 /* How long a demand takes with nothing else on its links; INT64_MAX on a link without bandwidth. */
@@ -1142,7 +1144,8 @@ PK_API PK_PURE int64_t pk_alone_time_ns(const pk_transfer_demand *demand);
 PK_API PK_PURE int64_t pk_pd_transfer_time_ns(const pk_kernel *kernel, int64_t tokens, const pk_placement *source,
                                               const pk_placement *target);
 
-/* The same of `count` requests between the same two places; times_ns[i] belongs to tokens[i]. */
+/* The same of `count` requests between the same two places; times_ns[i] belongs to tokens[i]. Fails with the argument
+ * errors. */
 PK_API pk_status pk_pd_transfer_time_many(const pk_kernel *kernel, int64_t count, const int64_t *tokens,
                                           const pk_placement *source, const pk_placement *target, int64_t *times_ns,
                                           pk_error *error);

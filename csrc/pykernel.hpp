@@ -9,6 +9,7 @@
  * Nothing here computes: each member calls the C function of the same name, where units and ranges are documented. What
  * in C returns a status throws pykernel::Error here; nothing else throws but std::bad_alloc. A Kernel may be shared
  * between threads as in C, and is moved, never copied; give it away with std::move, or share a std::shared_ptr to it.
+ * What owns nothing and has no face here (the array forms, single laws) is called as in C, with get().
  */
 #ifndef PYKERNEL_HPP
 #define PYKERNEL_HPP
@@ -22,6 +23,7 @@
 #include <stdexcept>   /* std::runtime_error */
 #include <string>      /* std::string */
 #include <string_view> /* std::string_view */
+#include <utility>     /* std::pair */
 #include <vector>      /* std::vector */
 
 namespace pykernel {
@@ -98,6 +100,64 @@ class Batch {
     std::vector<std::int64_t> scheduled_, computed_, prompt_len_, cached_tokens_;
 };
 
+/* The requests that an engine runs step after step, told what changes: the next step of thousands is priced in the time
+ * of one where the laws allow. Unlike a Kernel, for one thread at a time. */
+class BatchState {
+  public:
+    explicit BatchState(std::int64_t decode_threshold = 1) {
+        pk_batch_state *made = nullptr;
+        detail::Call call;
+        call.check(pk_batch_state_new(decode_threshold, &made, &call.error));
+        state_.reset(made);
+    }
+
+    /* Adds a request; its id. */
+    std::int64_t add(std::int64_t scheduled, std::int64_t computed) {
+        std::int64_t id = 0;
+        detail::Call call;
+        call.check(pk_batch_state_add(get(), scheduled, computed, &id, &call.error));
+        return id;
+    }
+    void set(std::int64_t id, std::int64_t scheduled, std::int64_t computed) {
+        detail::Call call;
+        call.check(pk_batch_state_set(get(), id, scheduled, computed, &call.error));
+    }
+    void remove(std::int64_t id) {
+        detail::Call call;
+        call.check(pk_batch_state_remove(get(), id, &call.error));
+    }
+    void advance(std::int64_t steps = 1) {
+        detail::Call call;
+        call.check(pk_batch_state_advance(get(), steps, &call.error));
+    }
+    void settings(std::int64_t sm_budget, std::int64_t pad_tokens) {
+        detail::Call call;
+        call.check(pk_batch_state_settings(get(), sm_budget, pad_tokens, &call.error));
+    }
+    /* What a request schedules, and what it has computed by now. */
+    std::pair<std::int64_t, std::int64_t> request(std::int64_t id) const {
+        std::pair<std::int64_t, std::int64_t> found;
+        detail::Call call;
+        call.check(pk_batch_state_get(get(), id, &found.first, &found.second, &call.error));
+        return found;
+    }
+    /* The requests as a batch of the C functions; valid until the state is used again. */
+    pk_batch view() {
+        pk_batch batch = PK_BATCH_INIT;
+        detail::Call call;
+        call.check(pk_batch_state_view(get(), &batch, &call.error));
+        return batch;
+    }
+
+    pk_batch_state *get() const noexcept { return state_.get(); }
+
+  private:
+    struct Free {
+        void operator()(pk_batch_state *state) const noexcept { pk_batch_state_free(state); }
+    };
+    std::unique_ptr<pk_batch_state, Free> state_;
+};
+
 class Kernel {
   public:
     explicit Kernel(const pk_spec &spec) {
@@ -143,6 +203,12 @@ class Kernel {
         return estimate;
     }
     pk_estimate step_time(const Batch &batch) const { return step_time(batch.c()); }
+    pk_estimate step_time(BatchState &state) const {
+        pk_estimate estimate = PK_ESTIMATE_INIT;
+        detail::Call call;
+        call.check(pk_batch_state_step_time(get(), state.get(), &estimate, &call.error));
+        return estimate;
+    }
     std::vector<pk_term> step_explain(const pk_batch &batch) const {
         std::size_t count = 0;
         detail::Call call;

@@ -26,7 +26,7 @@ SUBCOMMANDS = {
     ),
     "model": ("pykernel.cli.model", "show what a model adds up to: parameters, layers, caches, work"),
     "derive": ("pykernel.cli.derive", "derive a model graph from a HuggingFace config.json"),
-    "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics and coefficient sets"),
+    "list": ("pykernel.cli.listing", "list scenarios, models, chips, fabrics, storage tiers and coefficient sets"),
     "compile": ("pykernel.cli.compile", "write the kernel of a scenario to a file that C and C++ load"),
     "fit": ("pykernel.cli.fit", "fit the laws of the model calibrated to tables of measured kernels"),
     "plugins": ("pykernel.cli.plugins", "list what pykernel and the installed plug-ins offer"),
@@ -56,12 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     _tolerate_unprintable_names()
     try:
         code = _guarded(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        _flush()
         return code
     except BrokenPipeError:
-        # Python flushes standard output once more when it ends; let that go nowhere instead of failing again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return NO_READER
+    except OSError as error:  # a file or folder that a subcommand may not write to, or a full disk behind the output
+        if error.filename is None:
+            _drop_output()
+        return _report(OSError(f"{error.filename or 'the output'}: {error.strerror or error}"), FAULT)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -120,10 +123,20 @@ def _top_parser() -> Parser:
 
 def _report(error: Exception, code: int) -> int:
     """Print an error, each of its lines marked, since a document may have several problems."""
-    sys.stdout.flush()
+    _flush()
     for line in str(error).splitlines() or [type(error).__name__]:
         print(f"pykernel: error: {line}", file=sys.stderr)
     return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # as it is where the process was started without one
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """Python flushes standard output once more when it ends; let that go nowhere instead of failing again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_unprintable_names() -> None:

@@ -86,4 +86,4 @@ def _require_libraries() -> None:
 
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise UsageError(f"{', '.join(missing)} is not installed; run pip install 'pykernel-llm[fit]'")
+        raise UsageError(f"not installed: {', '.join(missing)}; run pip install 'pykernel-llm[fit]'")

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pykernel
-from pykernel.cli import SUBCOMMANDS, listing
+from pykernel.cli import SUBCOMMANDS, listing, main
 
 Command = Callable[..., Any]
 
@@ -73,6 +74,31 @@ def test_reader_that_went_away_is_no_error() -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_output_that_cannot_be_written_is_an_error_of_one_line() -> None:
+    with open(os.devnull) as not_for_writing:
+        command = [sys.executable, "-m", "pykernel.cli", "list", "fabrics"]
+        done = subprocess.run(command, stdout=not_for_writing, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "pykernel: error: the output: Bad file descriptor\n")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_line(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "missing" / "fitted"
+    monkeypatch.setattr(listing, "run", lambda options: folder.mkdir())
+    done = command("list")
+    assert (done.code, done.out, done.err) == (1, "", f"pykernel: error: {folder}: No such file or directory\n")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["list", "fabrics"], 0), (["bogus"], 2)])
+def test_a_process_without_an_output_still_runs(
+    arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where a daemon closed it
+    assert main(arguments) == code
+    assert ("bogus" in capsys.readouterr().err) is (code == 2)
 
 
 def test_subcommands_are_imported_only_when_called() -> None:

@@ -122,4 +122,4 @@ def test_a_missing_library_is_named_with_what_to_install(
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else found(name))
     assert run(tables, "--out", tmp_path / "out") == 2
-    assert "pyarrow is not installed; run pip install 'pykernel-llm[fit]'" in capsys.readouterr().err
+    assert "not installed: pyarrow; run pip install 'pykernel-llm[fit]'" in capsys.readouterr().err

@@ -62,9 +62,7 @@ def overhead_ns() -> float:
 
 @cache
 def kernel() -> Kernel:
-    found = pykernel.open(SCENARIO)
-    assert isinstance(found, Kernel)
-    return found
+    return pykernel.open(SCENARIO)
 
 
 def decodes(count: int) -> list[Request]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         TransferDemand,
     )
     from pykernel.kernel import Kernel
-    from pykernel.models import new
+    from pykernel.models import OwnModel, new
     from pykernel.own_step import OwnStep
     from pykernel.resolve import ENGINE_BEHAVIOUR_COMMIT, ENGINE_BEHAVIOUR_VERSION, KERNEL_ASSUMPTION_SET
     from pykernel.summary import ModelSummary, summarize
@@ -172,6 +172,26 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "__version__"})
 
 
+@overload
+def open(
+    scenario: str | PathLike[str],
+    repos: Repos | None = None,
+    *,
+    model: OwnModel = "blis",
+    cache: str | PathLike[str] | None = None,
+) -> Kernel: ...
+
+
+@overload
+def open(
+    scenario: str | PathLike[str],
+    repos: Repos | None = None,
+    *,
+    model: str,
+    cache: str | PathLike[str] | None = None,
+) -> CostModel: ...
+
+
 def open(
     scenario: str | PathLike[str],
     repos: Repos | None = None,
@@ -182,11 +202,36 @@ def open(
     """The cost model of a scenario's first pool.
 
     `scenario` is a path, else a name in `repos`, else the name of a bundled scenario; ".yaml" may be left out.
-    `model` names the cost model. `cache` is a folder for images of kernels: what was opened once is loaded from there
-    while every file that it was made from holds the same bytes. Raises `DocumentError` or `RefusedError` with what is
-    at fault.
+    `model` names the cost model: one of pykernel's own, which is a `Kernel`, one of a plug-in, or the path of a shared
+    library with a model in C. `cache` is a folder for images of kernels: what was opened once is loaded from there
+    while every file that it was made from holds the same bytes.
+
+    Raises `DocumentError` or `RefusedError` with what is at fault, `ArgumentError` for an unknown model and for a cache
+    that cannot be written, `PluginError` for a model whose plug-in or library fails.
     """
     return open_pool(scenario, 0, repos, model=model, cache=cache)
+
+
+@overload
+def open_pool(
+    scenario: str | PathLike[str],
+    index: int,
+    repos: Repos | None = None,
+    *,
+    model: OwnModel = "blis",
+    cache: str | PathLike[str] | None = None,
+) -> Kernel: ...
+
+
+@overload
+def open_pool(
+    scenario: str | PathLike[str],
+    index: int,
+    repos: Repos | None = None,
+    *,
+    model: str,
+    cache: str | PathLike[str] | None = None,
+) -> CostModel: ...
 
 
 def open_pool(
@@ -197,7 +242,10 @@ def open_pool(
     model: str = "blis",
     cache: str | PathLike[str] | None = None,
 ) -> CostModel:
-    """The cost model of one pool of a scenario, counted from 0; otherwise as `open`."""
+    """The cost model of one pool of a scenario, counted from 0; otherwise as `open`.
+
+    Raises `ArgumentError` for a pool that does not exist as well.
+    """
     if cache is not None:
         from pykernel.image_cache import open_cached
 

@@ -112,6 +112,13 @@ def _core(prefix: str, handle: Any, name: str, *arguments: Any) -> Any:
     return getattr(lib, prefix + name)(handle, *arguments)
 
 
+def title(handle: Any) -> str:
+    """A kernel in a few words, for people."""
+    keys = (b"scenario", b"role", b"model", b"chip")
+    scenario, role, model, chip = (_string(lib.pk_text(handle, key)) for key in keys)
+    return f"{scenario}, {role} pool, {model} on {chip}"
+
+
 def tell_of_model(model: Any) -> Tell:
     """What the functions below need to ask a `pk_model`."""
     return partial(_core, "pk_model_", model)

@@ -45,7 +45,10 @@ class Batch:
         sm_budget: int = 0,
         pad_tokens: int = 0,
     ) -> None:
-        rows = zip(*map(_fields_of, requests), strict=True)
+        try:
+            rows = zip(*map(_fields_of, requests), strict=True)
+        except (AttributeError, TypeError) as error:
+            raise ArgumentError(f"requests are no iterable of pykernel.Request: {error}") from None
         columns = [column_of(values, field) for values, field in zip(rows, _FIELDS, strict=False)]
         self._borrow(columns or [array("q") for _ in _FIELDS], decode_threshold, sm_budget, pad_tokens)
 

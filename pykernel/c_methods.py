@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -170,6 +171,13 @@ def held_int64(name: str, value: int) -> int:
         raise ArgumentError(f"{name} is {value!r}, accepted is a whole number") from None
 
 
+def encoded(name: str, text: str) -> bytes:
+    """A text as the core takes it."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{name} is {text!r}, accepted is a string")
+    return text.encode(errors="replace")
+
+
 def place(name: str, placement: Placement) -> Any:
     """A placement as the core takes it."""
     if not isinstance(placement, Placement):
@@ -193,7 +201,7 @@ def _positive(name: str, value: int | None) -> int:
 def _share(value: float | None) -> float:
     if value is None:
         return 0.0
-    if not isinstance(value, (int, float)) or not 0 < value <= 1:
+    if not isinstance(value, Real) or not 0 < value <= 1:
         raise ArgumentError(f"gpu_memory_utilization is {value!r}, must be above 0 and at most 1")
     return float(value)
 

@@ -14,7 +14,7 @@ from pykernel import about
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
-from pykernel.c_methods import CMethods, functions, held_int64, out_struct
+from pykernel.c_methods import CMethods, encoded, functions, held_int64, out_struct
 from pykernel.documents import Inputs, Pool
 from pykernel.errors import ArgumentError, BatchError, ImageError, PluginError
 from pykernel.interface import RESOURCES, CoefficientOrigin, CostModel, Direction, Resolution, StepEstimate
@@ -94,7 +94,7 @@ class CModel(CMethods):
     def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
         way = lib.PK_TO_TIER if direction == Direction.TO_TIER else lib.PK_FROM_TIER
         size, depth = held_int64("bytes", bytes), held_int64("queue_depth", queue_depth)
-        return int(lib.pk_model_tier_time_ns(self._handle, tier.encode(errors="replace"), way, size, depth))
+        return int(lib.pk_model_tier_time_ns(self._handle, encoded("tier", tier), way, size, depth))
 
     def provenance(self) -> tuple[CoefficientOrigin, ...]:
         provenance: tuple[CoefficientOrigin, ...] = self._provenance

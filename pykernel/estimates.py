@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -50,8 +51,22 @@ class StepEstimates:
     def __iter__(self) -> Iterator[StepEstimate]:
         return (self[index] for index in range(len(self)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restored, tuple(array(view.format, view.tobytes()) for view in self._views()))
+
+    def _views(self) -> tuple[memoryview, ...]:
+        return (self.overlap_ns, self.no_overlap_ns, self.per_resource_ns, self.bottleneck)
+
     def __repr__(self) -> str:
         return f"<StepEstimates of {len(self)} steps>"
+
+
+def _restored(*columns: array[int]) -> StepEstimates:
+    """Those that were pickled."""
+    made = StepEstimates(len(columns[0]))
+    for view, values in zip(made._views(), columns, strict=True):
+        view.cast("B")[:] = memoryview(values).cast("B")
+    return made
 
 
 class Steps:

@@ -72,8 +72,12 @@ def _write(entry: Path, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     unfinished = entry.with_name(f"{entry.name}.{os.getpid()}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(entry)
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(entry)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _files(inputs: Inputs, repos: Repos) -> list[str]:

@@ -12,7 +12,7 @@ from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
 from pykernel.batch import Batch
 from pykernel.batch_state import BatchState
-from pykernel.c_methods import CMethods, functions, held_int64, out_struct, place
+from pykernel.c_methods import CMethods, encoded, functions, held_int64, out_struct, place
 from pykernel.documents import Inputs, Pool
 from pykernel.documents.inputs import beyond_32_bits
 from pykernel.errors import ArgumentError, BatchError, ImageError, PykernelError, RefusedError
@@ -46,6 +46,8 @@ class Kernel(CMethods):
     _c = functions("pk_")
 
     def __init__(self, inputs: Inputs, *, switches: LawSwitches = NEWEST) -> None:
+        if not isinstance(inputs, Inputs):
+            raise ArgumentError(f"inputs is a {type(inputs).__name__}, accepted is what pykernel.open_inputs returns")
         try:
             build = _measured if switches.measured else _plain
             spec = build(inputs, switches)
@@ -100,6 +102,9 @@ class Kernel(CMethods):
         except OSError as error:
             unfinished.unlink(missing_ok=True)
             raise ImageError(f"{os.fspath(path)} cannot be written: {error.strerror or error}") from None
+
+    def __repr__(self) -> str:
+        return f"<Kernel of {about.title(self._handle)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self).from_bytes, (self.to_bytes(),))
@@ -185,6 +190,8 @@ class Kernel(CMethods):
 
         Raises `BatchError` as `step_time` does.
         """
+        if not isinstance(batch, Batch):
+            raise ArgumentError(f"batch is a {type(batch).__name__}, accepted is a Batch, as a BatchState's batch() is")
         estimate, terms = self.step_time(batch), read_terms(self._handle, batch)
         origins = {origin.name: origin for origin in self._about.provenance}
         return Explanation(estimate, self._about.labels.terms(terms, origins))
@@ -195,7 +202,7 @@ class Kernel(CMethods):
     def tier_time_ns(self, tier: str, direction: str, bytes: int, queue_depth: int) -> int:
         way = lib.PK_TO_TIER if direction == Direction.TO_TIER else lib.PK_FROM_TIER
         size, depth = held_int64("bytes", bytes), held_int64("queue_depth", queue_depth)
-        index = lib.pk_find_tier(self._handle, tier.encode(errors="replace"))
+        index = lib.pk_find_tier(self._handle, encoded("tier", tier))
         return int(lib.pk_tier_time_ns(self._handle, index, way, size, depth))
 
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:

@@ -6,6 +6,7 @@ Pykernel's own are here; a name that is none of theirs is looked up among the pl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, overload
 
 from pykernel.c_model import SHARED_LIBRARY, load_c_model
 from pykernel.documents import Inputs
@@ -13,7 +14,10 @@ from pykernel.interface import CostModel
 from pykernel.kernel import Kernel
 from pykernel.switches import CALIBRATED, NEWEST, REFERENCE
 
-MODELS: dict[str, Callable[[Inputs], CostModel]] = {
+OwnModel = Literal["blis", "blis-reference", "calibrated"]
+"""The names of pykernel's own cost models, each a `Kernel`; no plug-in can take one."""
+
+MODELS: dict[str, Callable[[Inputs], Kernel]] = {
     "blis": lambda inputs: Kernel(inputs, switches=NEWEST),
     "blis-reference": lambda inputs: Kernel(inputs, switches=REFERENCE),
     "calibrated": lambda inputs: Kernel(inputs, switches=CALIBRATED),
@@ -25,6 +29,14 @@ SUMMARIES: dict[str, str] = {
     "calibrated": "laws of their own, fitted to tables of measured kernels",
 }
 """What each of them is, in one line."""
+
+
+@overload
+def new(inputs: Inputs, *, model: OwnModel = "blis") -> Kernel: ...
+
+
+@overload
+def new(inputs: Inputs, *, model: str) -> CostModel: ...
 
 
 def new(inputs: Inputs, *, model: str = "blis") -> CostModel:

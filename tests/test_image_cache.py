@@ -106,6 +106,16 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pykernel.open(SCENARIO, cache=tmp_path / "file")
 
 
+def test_an_entry_that_cannot_be_written_whole_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(ArgumentError, match="No space left on device"):
+        pykernel.open(SCENARIO, cache=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_openings_share_no_state(filled: Path) -> None:
     first = pykernel.open(SCENARIO, cache=filled)
     pool = first.deployment()

@@ -11,9 +11,10 @@ import dataclasses
 import gc
 import pickle
 import weakref
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -33,6 +34,7 @@ from pykernel import (
 from pykernel import kernel as kernel_module
 from pykernel._native import ffi, lib
 from pykernel.documents import Dbo, Engine, Parallel, Speculative
+from pykernel.models import MODELS, OwnModel
 from pykernel.switches import NEWEST, REFERENCE
 
 DEEPSEEK = "deepseek-v3-h200-fp8-tp8"
@@ -152,6 +154,12 @@ def test_an_unknown_cost_model_is_refused_with_the_nearest(model: str) -> None:
         pykernel.open(DEEPSEEK, model=model)
 
 
+def test_the_names_that_give_a_kernel_are_those_that_type_checkers_know() -> None:
+    assert set(get_args(OwnModel)) == set(MODELS)
+    for name in MODELS:
+        assert isinstance(pykernel.open("llama-3.1-8b-h100-tp1", model=name), Kernel)
+
+
 def test_a_cost_model_may_be_chosen_by_name() -> None:
     reference = pykernel.open(DEEPSEEK, model="blis-reference")
     assert image(reference) == image(Kernel(fresh(), switches=REFERENCE))
@@ -259,6 +267,33 @@ def test_something_that_is_no_batch_is_refused(wrong: Any) -> None:
 def test_something_that_is_no_estimate_is_refused(wrong: Any) -> None:
     with pytest.raises(ArgumentError, match=rf"estimate is a {type(wrong).__name__}"):
         pykernel.open(DEEPSEEK).step_time_into(BATCHES["decode"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda kernel: pykernel.open(None), "scenario is None"),
+        (lambda kernel: pykernel.open(DEEPSEEK, "folder"), "repos is 'folder'"),
+        (lambda kernel: pykernel.new(DEEPSEEK), "inputs is a str"),
+        (lambda kernel: Batch([(1, 1, 1)]), "requests are no iterable of pykernel.Request"),
+        (lambda kernel: Batch(Request(1, 1, 1)), "requests are no iterable of pykernel.Request"),
+        (lambda kernel: kernel.explain(pykernel.BatchState()), "batch is a BatchState"),
+        (lambda kernel: kernel.tier_time_ns(7, pykernel.Direction.TO_TIER, 1, 1), "tier is 7"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(call: Any, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call(pykernel.open(DEEPSEEK))
+
+
+def test_a_share_of_memory_may_be_any_real_number() -> None:
+    kernel = pykernel.open(DEEPSEEK)
+    assert kernel.kv_capacity(gpu_memory_utilization=Fraction(3, 4)) == kernel.kv_capacity(gpu_memory_utilization=0.75)
+
+
+def test_a_kernel_is_shown_by_what_it_prices() -> None:
+    shown = f"<Kernel of {DISAGGREGATED}, decode pool, minimax-m2.5 on h200>"
+    assert repr(pykernel.open_pool(DISAGGREGATED, 1)) == shown
 
 
 def test_a_batch_no_scheduler_makes_is_refused_and_leaves_the_estimate_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 from array import array
 from collections.abc import Callable
@@ -76,6 +78,15 @@ def test_columns_may_be_parts_of_larger_ones() -> None:
     offsets, scheduled, computed = map(as_numpy, columns())
     found = KERNEL.step_time_many(offsets[4:7], scheduled, computed, **SETTINGS)
     assert list(found) == one_by_one()[4:6]
+
+
+@pytest.mark.parametrize("travel", [copy.deepcopy, lambda estimates: pickle.loads(pickle.dumps(estimates))])
+def test_results_travel_between_processes(travel: Callable[[StepEstimates], StepEstimates]) -> None:
+    for offsets in ([0, 1, 3, 3], [0]):
+        found = KERNEL.step_time_many(offsets, [1, 1, 512], [9, 4095, 0])
+        again = travel(found)
+        assert list(again) == list(found) and len(again) == len(offsets) - 1
+        assert again.per_resource_ns.shape == found.per_resource_ns.shape
 
 
 def test_nothing_to_price_is_no_steps() -> None:

@@ -179,6 +179,10 @@ def load_model(path: PathText) -> ModelGraph:
 
 def find_scenario(scenario: PathText, repos: Repos | None = None) -> Path:
     """The bundle file that a path or a name stands for. Raises DocumentError with the nearest names."""
+    if not isinstance(scenario, (str, os.PathLike)):
+        raise ArgumentError(f"scenario is {scenario!r}, accepted is a path or a name")
+    if repos is not None and not isinstance(repos, Repos):
+        raise ArgumentError(f"repos is {repos!r}, accepted is pykernel.Repos(scenarios=..., catalog=..., registry=...)")
     repos = repos or Repos()
     text = os.fspath(scenario)
     if text and os.path.isfile(text):

@@ -54,8 +54,11 @@ class BatchState:
         self._id = ffi.new("int64_t *")
         self._settings = (threshold, 0, 0)
         self.set(sm_budget=sm_budget, pad_tokens=pad_tokens)
-        for request in requests:
-            self.add(request.scheduled, request.computed)
+        try:
+            for request in requests:
+                self.add(request.scheduled, request.computed)
+        except (AttributeError, TypeError) as error:
+            raise ArgumentError(f"requests are no iterable of pykernel.Request: {error}") from None
 
     def add(self, scheduled: int, computed: int) -> int:
         """Add a request that schedules tokens in every step after those computed already; its id."""

@@ -47,6 +47,8 @@ class CModel(CMethods):
     _c = functions("pk_model_")
 
     def __init__(self, path: str, kernel: Kernel | None) -> None:
+        if not isinstance(kernel, Kernel | None):
+            raise ArgumentError(f"kernel is a {type(kernel).__name__}, accepted is a pykernel.Kernel")
         self._path, self._kernel = path, kernel
         entry = _open_library(path)
         base, error = ffi.NULL, error_struct()
@@ -67,6 +69,9 @@ class CModel(CMethods):
         self._tell = about.tell_of_model(self._handle)
         self._provenance = self._described(about.provenance)
         self._resolution = self._described(about.resolution)
+
+    def __repr__(self) -> str:
+        return f"<CModel of {self._path}{f' over {self._kernel}' if self._kernel else ''}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (load_c_model, (self._path, self._kernel))

@@ -39,7 +39,7 @@ class CacheGroup:
 
 @dataclass(frozen=True)
 class StateGroup:
-    """The constant state of the recurrent mixers of one kind of layer; `elements` are one layer's."""
+    """The constant state of the recurrent mixers of one kind of layer; `elements` are one layer's, of one sequence."""
 
     layer_kind: str
     recurrent_kind: str
@@ -53,6 +53,8 @@ class ModelSummary:
 
     parameters : of all matrices, experts included, with one embedding, and the output matrix unless it is the same.
     active_parameters : of them, those that one token is multiplied with; no embedding.
+    layers : how many there are of each kind, by its name.
+    caches, states : what a sequence keeps, by kind of layer: what grows with it, and what does not.
     flops_per_token : of dense matrices and the selected experts, two for each active parameter; no attention.
     """
 

@@ -277,6 +277,8 @@ def test_something_that_is_no_estimate_is_refused(wrong: Any) -> None:
         (lambda kernel: pykernel.new(DEEPSEEK), "inputs is a str"),
         (lambda kernel: Batch([(1, 1, 1)]), "requests are no iterable of pykernel.Request"),
         (lambda kernel: Batch(Request(1, 1, 1)), "requests are no iterable of pykernel.Request"),
+        (lambda kernel: pykernel.BatchState([(1, 1, 1)]), "requests are no iterable of pykernel.Request"),
+        (lambda kernel: pykernel.load_c_model("model.so", DEEPSEEK), "kernel is a str"),
         (lambda kernel: kernel.explain(pykernel.BatchState()), "batch is a BatchState"),
         (lambda kernel: kernel.tier_time_ns(7, pykernel.Direction.TO_TIER, 1, 1), "tier is 7"),
     ],

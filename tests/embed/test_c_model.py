@@ -65,6 +65,7 @@ def test_a_model_on_its_own_answers_everything(linear: Path) -> None:
 
 def test_over_a_kernel_it_prices_steps_and_the_kernel_answers_the_rest(linear: Path, kernel: Kernel) -> None:
     model = pykernel.load_c_model(linear, kernel)
+    assert repr(model) == f"<CModel of {linear} over {kernel!r}>"
     assert model.step_time(BATCH) != kernel.step_time(BATCH)
     read = (kernel.fixed_bytes().weights + 32 * 4_096 * kernel.sequence_variable_bytes(1_024) / 1_024) / 3.35e12
     assert model.step_time(BATCH).per_resource_ns["hbm"] == pytest.approx(read * 1e9, abs=1)

@@ -7,16 +7,15 @@
  *     }
  *     return pk_check_model(&model, NULL, report, NULL) == 0 ? 0 : 1;
  *
- * It takes no model at its word: every call is made twice, and the results of a refused call must be untouched. Calls
- * from several threads are not made here; run your tests under ThreadSanitizer for those. Everything is static inline,
- * so the header needs the C library, and the library of pykernel.h for pk_model_*.
+ * It takes no model at its word: steps, fixed bytes and handoffs are asked for twice, and the results of a refused call
+ * must be untouched. Calls from several threads are not made here; run your tests under ThreadSanitizer for those.
+ * Everything is static inline, so the header needs the C library, and the library of pykernel.h for pk_model_*.
  */
 #ifndef PK_CHECK_H
 #define PK_CHECK_H
 
 #include "pykernel.h"
 
-#include <math.h>   /* INFINITY */
 #include <stdio.h>  /* snprintf */
 #include <string.h> /* memcmp */
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pykernel._native import ffi, lib
 from pykernel._status import error_struct, raise_for
-from pykernel.errors import ArgumentError, PykernelError, RefusedError
+from pykernel.errors import ArgumentError, PluginError, PykernelError, RefusedError
 from pykernel.interface import (
     INT64_MAX,
     CostModel,
@@ -125,11 +125,13 @@ class CMethods(CostModel):
             error,
             PykernelError,
         )
+        if not 0 <= out.link_count <= len(out.links):
+            raise PluginError(f"the model's handoff crosses {out.link_count} links, must be 0 to {len(out.links)}")
         links = [out.links[index] for index in range(out.link_count)]
         return TransferDemand(
             out.bytes,
             out.floor_ns,
-            tuple(LinkUse(f"{_LINKS[link.kind]} {link.place}", link.bytes_per_second) for link in links),
+            tuple(LinkUse(f"{_named(_LINKS, link.kind)} {link.place}", link.bytes_per_second) for link in links),
         )
 
     def admission_overhead_ns(self, prompt_tokens: int) -> int:
@@ -146,7 +148,7 @@ class CMethods(CostModel):
 
     def graph_modes(self) -> tuple[str, str]:
         modes = self._c.uniform_graph_mode(self._handle), self._c.other_graph_mode(self._handle)
-        return _GRAPH_MODES[modes[0]], _GRAPH_MODES[modes[1]]
+        return _named(_GRAPH_MODES, modes[0]), _named(_GRAPH_MODES, modes[1])
 
     def decode_threshold(self) -> int:
         return int(self._c.decode_threshold(self._handle))
@@ -186,6 +188,13 @@ def place(name: str, placement: Placement) -> Any:
         "pk_placement *",
         {"node": held_int64(f"{name}.node", placement.node), "rack": held_int64(f"{name}.rack", placement.rack)},
     )
+
+
+def _named(names: dict[int, str], number: int) -> str:
+    """What a number of the core stands for; a model in a library may answer with one that stands for nothing."""
+    if number not in names:
+        raise PluginError(f"the model answers {number}, accepted is one of {', '.join(map(str, names))}")
+    return names[number]
 
 
 def _positive(name: str, value: int | None) -> int:

@@ -130,6 +130,46 @@ def test_a_library_that_is_no_model_says_why(name: str, tmp_path: Path) -> None:
     assert f"{name}.so" in str(caught.value)
 
 
+ABSURD = """#include <pykernel.h>
+static pk_status step_time(const void *context, const pk_batch *batch, pk_estimate *estimate, pk_error *error) {
+    (void)context, (void)batch, (void)error;
+    estimate->bottleneck = 7;
+    return PK_OK;
+}
+static pk_status demand(const void *context, int64_t tokens, const pk_placement *source, const pk_placement *target,
+                        pk_transfer_demand *demand, pk_error *error) {
+    (void)context, (void)source, (void)target, (void)error;
+    demand->link_count = (int32_t)tokens;
+    return PK_OK;
+}
+static int32_t mode(const void *context) { (void)context; return 3; }
+PK_API pk_status pk_model_open(const pk_model *base, pk_model *model, pk_error *error);
+pk_status pk_model_open(const pk_model *base, pk_model *model, pk_error *error) {
+    (void)error;
+    model->base = base;
+    model->step_time = step_time;
+    model->pd_transfer_demand = demand;
+    model->uniform_graph_mode = mode;
+    return PK_OK;
+}
+"""
+
+
+def test_an_answer_that_means_nothing_is_the_models_fault(tmp_path: Path, kernel: Kernel) -> None:
+    (tmp_path / "absurd.c").write_text(ABSURD, encoding="utf-8")
+    model = pykernel.load_c_model(shared(tmp_path / "absurd.c", tmp_path), kernel)
+    here = Placement(0, 0)
+    with pytest.raises(PluginError, match="bottleneck of a step is 7"):
+        model.step_time(BATCH)
+    for links in (-1, 3):
+        with pytest.raises(PluginError, match=f"crosses {links} links"):
+            model.pd_transfer_demand(links, here, here)
+    with pytest.raises(PluginError, match="answers 0, accepted is one of 1, 2, 3"):
+        model.pd_transfer_demand(1, here, here)  # a link of no kind
+    with pytest.raises(PluginError, match="answers 3, accepted is one of 0, 1, 2"):
+        model.graph_modes()
+
+
 def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(PluginError, match=r"text\.so cannot be loaded"):

@@ -98,13 +98,14 @@ Totals simulate(const Kernel &kernel, const Kernel *prefill, const Options &opti
     return all;
 }
 
+/* By nearest rank: the least time that at least so many percent keep within. */
 void print_percentiles(const char *name, std::vector<int64_t> ns) {
     std::sort(ns.begin(), ns.end());
     std::printf("%-5s", name);
     for (int percent : {50, 90, 99})
         if (!ns.empty())
             std::printf("  p%d %10.3f ms", percent,
-                        static_cast<double>(ns[(ns.size() - 1) * static_cast<size_t>(percent) / 100]) / 1e6);
+                        static_cast<double>(ns[(ns.size() * static_cast<size_t>(percent) + 99) / 100 - 1]) / 1e6);
     std::printf("\n");
 }
 

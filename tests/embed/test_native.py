@@ -404,6 +404,26 @@ def test_a_simulation_is_the_same_on_every_run_and_any_number_of_threads(
         assert (runs[0]["handoffs"] != "0") is (len(options) > 1)
 
 
+def test_a_simulation_takes_what_the_kernel_says(serve_sim: Path, kernel: Kernel, image: Path, tmp_path: Path) -> None:
+    """Two requests that never meet, the second with a prompt of two steps, added up here from the kernel's answers."""
+
+    def step(scheduled: int, computed: int) -> int:
+        batch = Batch([pykernel.Request(scheduled, computed, 1)], decode_threshold=kernel.decode_threshold())
+        return kernel.step_time(batch).no_overlap_ns
+
+    (tmp_path / "two.csv").write_text("header\n0,100,3,0,0\n9000000,40000,2,0,0\n", encoding="utf-8")
+    out = " ".join(printed(serve_sim, tmp_path / "two.csv", image).split())
+    budget, token = kernel.deployment().engine.max_num_batched_tokens, kernel.output_token_overhead_ns()
+    first = [
+        kernel.admission_overhead_ns(100) + step(100, 0) + token,
+        kernel.admission_overhead_ns(40_000) + step(budget, 0) + step(40_000 - budget, budget) + token,
+    ]
+    rest = [step(1, 100) + step(1, 101), step(1, 40_000)]
+    total = [sum(times) + kernel.completion_overhead_ns() for times in zip(first, rest, strict=True)]
+    for name, (low, high) in {"ttft": first, "tpot": [rest[0] // 2, rest[1]], "total": total}.items():
+        assert f"{name} p50 {low / 1e6:.3f} ms p90 {high / 1e6:.3f} ms p99 {high / 1e6:.3f} ms" in out
+
+
 def test_short_of_memory_requests_are_preempted_and_still_finish(
     serve_sim: Path, kernel: Kernel, image: Path, tmp_path: Path
 ) -> None:

@@ -912,8 +912,8 @@ typedef struct pk_estimates {
 #endif
 
 /* The prices that pk_step_time gives to each of the batches, bit for bit. Nothing is written unless all are in order;
- * the first at fault is named ("batches[7].scheduled[2]"). Fails as pk_step_time does. To use more threads, call it from
- * each with a part of the offsets and the matching part of the results. */
+ * the first at fault is named ("batches[7].scheduled[2]"). Fails as pk_step_time does. To use more threads, call it
+ * from each with a part of the offsets and the matching part of the results. */
 PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *batches, const pk_estimates *estimates,
                                    pk_error *error);
 
@@ -924,9 +924,9 @@ PK_API pk_status pk_step_time_many(const pk_kernel *kernel, const pk_batches *ba
  * unless a law of the kernel bounds what each request counts for (a window, a selection, context parallelism): then
  * the requests are looked at again. Either way the price is that of pk_step_time, bit for bit.
  *
- * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. They fail with PK_BATCH_*
- * where a batch would be refused, PK_NO_MEMORY, and the argument errors, of which PK_ARGUMENT is also an id that is none;
- * the state then is as it was. */
+ * Unlike a kernel, a state is written by its functions, pricing included: one thread at a time. They fail with
+ * PK_BATCH_* where a batch would be refused, PK_NO_MEMORY, and the argument errors, of which PK_ARGUMENT is also an id
+ * that is none; the state then is as it was. */
 typedef struct pk_batch_state pk_batch_state;
 
 /* An empty one; decode_threshold as in pk_batch. */

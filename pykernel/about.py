@@ -114,8 +114,10 @@ def _core(prefix: str, handle: Any, name: str, *arguments: Any) -> Any:
 
 def title(handle: Any) -> str:
     """A kernel in a few words, for people."""
-    keys = (b"scenario", b"role", b"model", b"chip")
-    scenario, role, model, chip = (_string(lib.pk_text(handle, key)) for key in keys)
+    texts = (lib.pk_text(handle, key) for key in (b"scenario", b"role", b"model", b"chip"))
+    # An image of another make may lack one, or hold bytes that are no UTF-8.
+    names = ("?" if text == ffi.NULL else ffi.string(text).decode(errors="replace") for text in texts)
+    scenario, role, model, chip = names
     return f"{scenario}, {role} pool, {model} on {chip}"
 
 

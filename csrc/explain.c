@@ -59,12 +59,13 @@ static void explain_scorers(const pk__layer *layer, const pk__step *step, sink *
 }
 
 static void explain_dense(const pk__layer *layer, const pk__step *step, sink *out) {
-    double flops = pk__dense_flops(layer, step);
+    double priced = pk__dense_flops(layer, step), seconds = priced * step->seconds_per_flop;
+    double flops = priced - step->tokens * (layer->flops_per_token - layer->work_per_token);
     emit(out, (pk_term){.kind = PK_TERM_DENSE,
                         .resource = PK_SM,
-                        .seconds = flops * step->seconds_per_flop,
+                        .seconds = seconds,
                         .flops = flops,
-                        .flop_rate = rate_of(step->seconds_per_flop)});
+                        .flop_rate = seconds > 0 ? flops / seconds : 0});
     emit(out, (pk_term){.kind = PK_TERM_WEIGHTS,
                         .resource = PK_HBM,
                         .seconds = layer->weight_seconds,

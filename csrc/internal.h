@@ -114,7 +114,8 @@ typedef struct pk__experts {
 
 typedef struct pk__layer {
     double count;
-    double flops_per_token; /* of this rank; matrices priced by shape count for more than they are */
+    double flops_per_token; /* of this rank, as priced: matrices priced by shape count for more than they are */
+    double work_per_token;  /* FLOP of this rank, all matrices counting for what they are */
     double weight_seconds, weight_bytes;
     double elementwise_seconds_per_token, elementwise_bytes_per_token;
     double recurrent_floor_s, recurrent_seconds_per_token; /* 0 without a recurrent mixer */

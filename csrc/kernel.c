@@ -51,22 +51,24 @@ static pk_status window_slot(pk_kernel *kernel, int64_t window, uint32_t *slot, 
     return PK_OK;
 }
 
-/* Matrices priced by their shape: as much work more as their shape is less efficient. */
-static double shaped_flops(const pk_spec *spec, const pk_layer *layer) {
-    double flops = 0;
+/* Adds the matrices priced by their shape: as much work more as their shape is less efficient. */
+static void add_shaped_flops(const pk_spec *spec, const pk_layer *layer, double *priced, double *work) {
     for (uint32_t i = 0; i < layer->gemm_count; i++) {
         const pk_gemm *gemm = &spec->gemms[layer->gemm_first + i];
-        flops += gemm->flops_per_token / pk_gemm_shape_factor(&spec->gemm, gemm->n, gemm->k);
+        *priced += gemm->flops_per_token / pk_gemm_shape_factor(&spec->gemm, gemm->n, gemm->k);
+        *work += gemm->flops_per_token;
     }
-    return flops;
 }
 
 static void fold_layer(const pk_spec *spec, const pk_layer *in, pk__layer *out) {
     double tp = spec->tensor_parallel, memory = spec->hbm_bytes_per_second;
     bool recurs = in->recurrent.law != PK_RECURRENT_NONE;
+    double priced = 0, work = 0;
+    add_shaped_flops(spec, in, &priced, &work);
     *out = (pk__layer){
         .count = in->count,
-        .flops_per_token = (in->dense_flops_per_token + shaped_flops(spec, in)) / tp,
+        .flops_per_token = (in->dense_flops_per_token + priced) / tp,
+        .work_per_token = (in->dense_flops_per_token + work) / tp,
         .weight_seconds = in->dense_bytes / tp / memory,
         .weight_bytes = in->dense_bytes / tp,
         .elementwise_seconds_per_token = in->elementwise_bytes_per_token / tp / memory,

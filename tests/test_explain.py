@@ -13,7 +13,7 @@ import pytest
 
 from pykernel import RESOURCES, Batch, BatchError, Kernel, Request
 from pykernel._native import ffi, lib
-from pykernel.documents import Coefficient, Scope, Speculative
+from pykernel.documents import Coefficient, Inputs, Scope, Speculative
 from pykernel.explain import Term
 from pykernel.switches import REFERENCE
 from tests.laws_of_a_step.kernels import (
@@ -162,18 +162,47 @@ def test_launching_names_the_cost_of_the_way_it_is_launched(mode: str, batch: Ba
     assert [origin.name for origin in launch.coefficients] == [used]
 
 
-def test_a_shape_aware_ramp_is_named_where_shapes_count() -> None:
-    inputs, shape = fresh(DEEPSEEK), {"gemm_n_half_fp8", "gemm_k_half_fp8"}
+SHAPE = {"gemm_n_half_fp8", "gemm_k_half_fp8"}
+
+
+def shaped(inputs: Inputs) -> Inputs:
+    """The same deployment with a shape-aware ramp."""
     inputs.coefficients[0].coefficients += [
         Coefficient(name, 300.0, "dimensionless", "measured", False, Scope(hardware=[inputs.chip.name]))
-        for name in shape
+        for name in SHAPE
     ]
+    return inputs
+
+
+def test_a_shape_aware_ramp_is_named_where_shapes_count() -> None:
     by_shape = {
         (term.layer, term.what)
-        for term in Kernel(inputs).explain(MIXED).terms
-        if shape & {origin.name for origin in term.coefficients}
+        for term in Kernel(shaped(fresh(DEEPSEEK))).explain(MIXED).terms
+        if SHAPE & {origin.name for origin in term.coefficients}
     }
     assert by_shape == {("attn_dense", "dense arithmetic"), ("attn_moe", "dense arithmetic")}
+
+
+def test_a_shape_aware_ramp_changes_how_fast_work_runs_and_not_how_much_there_is() -> None:
+    inputs = shaped(fresh(DEEPSEEK))
+    plain, by_shape = kernel_of(DEEPSEEK).explain(MIXED).terms, Kernel(inputs).explain(MIXED).terms
+    assert [term.flops for term in by_shape] == pytest.approx([term.flops for term in plain])
+    slower = {term.layer for term, before in zip(by_shape, plain, strict=True) if term.efficiency < before.efficiency}
+    assert slower == {"attn_dense", "attn_moe"}
+    peak = inputs.chip.tflops_fp8 * 1e12
+    for term in by_shape:
+        if term.what == "dense arithmetic":
+            assert term.flops / (peak * term.efficiency) == pytest.approx((term.ns - term.floor_ns) / 1e9, rel=1e-3)
+
+
+def test_decodes_without_a_rate_name_the_memory_that_they_are_priced_by() -> None:
+    inputs = fresh(DEEPSEEK)
+    for source in inputs.coefficients:
+        source.coefficients = [one for one in source.coefficients if not one.name.startswith("attention_decode_rate")]
+    for term in Kernel(inputs).explain(decodes(32)).terms:
+        if term.what == "decode attention (mla)":
+            assert term.floor_ns == 0
+            assert [origin.name for origin in term.coefficients] == ["attention_decode_rate", "hbm_derate"]
 
 
 # ---- the published example -----------------------------------------------------------------------------------------

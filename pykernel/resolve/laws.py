@@ -160,7 +160,8 @@ def _attention(coefficients: Coefficients, kinds: frozenset[str]) -> tuple[dict[
             names = (f"attention_decode_floor{suffix}", f"attention_decode_rate_{kind}")
             decode[kind] = DecodeLaw(own_floor or floor, own, names)
         elif kind in kinds:
-            decode[kind] = DecodeLaw(floor, rate, ("attention_decode_floor", "attention_decode_rate"))
+            part_wide = ("attention_decode_floor", "attention_decode_rate")
+            decode[kind] = DecodeLaw(floor, rate, part_wide if rate > 0 else ("attention_decode_rate", "hbm_derate"))
     names = ("attention_prefill_floor", "attention_prefill_work_scale")
     prefill = PrefillLaw(_ns(coefficients.get(names[0], 0.0)), coefficients.get(names[1], 0.0), names)
     return decode, prefill if kinds else PrefillLaw(0, 0.0)

@@ -6,6 +6,7 @@ Plans are made of hand-written graphs that hold only what a test is about, under
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -414,3 +415,14 @@ def test_a_speculator_runs_only_for_a_deployment_that_drafts() -> None:
     assert drafting.kernels - quiet.kernels == 3 * (16 + 2)
     documents.model.speculator = None
     assert plan_of(documents).draft_passes == 0
+
+
+@pytest.mark.parametrize("method", ["ngram", "suffix", "eagle3", "draft_model"])
+def test_drafts_from_elsewhere_do_not_run_the_module_of_the_graph(method: str) -> None:
+    documents = fresh(DEEPSEEK)
+    quiet = plan_of(documents)
+    documents.deployment.pools[0].engine.speculative = Speculative(method, 3)
+    assert plan_of(documents) == quiet
+    assert documents.model.speculator is not None
+    documents.model.speculator = replace(documents.model.speculator, method=method)
+    assert plan_of(documents).draft_passes == 3

@@ -113,7 +113,7 @@ def _judge(inputs: Inputs, record: Record) -> Case:
     chip, engine = inputs.chip, pool.engine
     layout = resolve_layout(inputs.scenario.cluster, pool.parallel, engine, chip, inputs.fabric, rules)
     target = Target(chip.name, inputs.model.name, layout.tp, layout.ep, layout.nodes_spanned)
-    case = Case(inputs, rules, pool, model_facts(inputs.model), layout, select(inputs.coefficients, target))
+    case = Case(inputs, rules, pool, model_facts(inputs.model, engine), layout, select(inputs.coefficients, target))
     known = record.check(refusals.SCOPE, case)
     record.check(refusals.FORMATS, case)
     case.precision = resolve_precision(inputs.model, engine, chip)

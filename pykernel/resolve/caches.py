@@ -67,10 +67,10 @@ def resolve_caches(
     recurrent_mode: str,
 ) -> Caches:
     """The caches that a pool keeps; those of the speculator where it drafts."""
-    kinds = facts.priced_kinds(draft_tokens > 0)
+    kinds = facts.priced_kinds
     states = _states(kinds, layout, precision, block, draft_tokens, recurrent_mode)
     if model.caches:
-        stated = [_stated(cache, layout, block) for cache in model.caches if cache.owner == "target" or draft_tokens]
+        stated = [_stated(cache, layout, block) for cache in model.caches if cache.owner == "target" or facts.drafts]
         pages = [group.page_bytes for group in stated if group.kind != "state"]
         return Caches((*stated, *states), max(pages, default=0.0))
     sharded = layout.dcp > 1 and facts.attention_kinds <= SHARDED_KINDS

@@ -69,8 +69,8 @@ class Case:
 
     @cached_property
     def priced_kinds(self) -> list[StackKind]:
-        """The layer kinds that a step runs: those of the stack, and the speculator's where the deployment drafts."""
-        return self.facts.priced_kinds(self.drafting > 0)
+        """The layer kinds that a step runs: those of the stack, and of the speculator where it drafts."""
+        return self.facts.priced_kinds
 
     def nodes(self, op: str) -> list[Node]:
         """Every node of one primitive in the layer kinds that a step runs."""

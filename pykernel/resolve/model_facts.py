@@ -1,6 +1,7 @@
 """What the rules of resolution ask of a model graph: which layers the stack holds, and of what kind.
 
-Only layer kinds that the stack runs count; a kind that serves the speculator alone decides nothing here.
+Only layer kinds that the stack runs decide what the model is; those that serve the speculator alone are priced where
+the deployment drafts with it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from pykernel.documents import LayerKind, ModelGraph, Node
+from pykernel.documents import Engine, LayerKind, ModelGraph, Node
 
 LATENT_KINDS = frozenset({"mla", "sparse_mla"})
 DSA_LATENT_WIDTH = 576
@@ -41,11 +42,12 @@ class StackKind:
 class ModelFacts:
     """The stack of a model, one entry a layer kind, in order of first appearance.
 
-    `draft_kinds` are those of the graph's speculator. They decide nothing about the model; a deployment that
-    speculates prices them.
+    `drafts` is whether the deployment drafts with the checkpoint's own module, `draft_kinds` the layers of that: the
+    graph's speculator. They decide nothing about the model.
     """
 
     kinds: tuple[StackKind, ...]
+    drafts: bool = False
     draft_kinds: tuple[StackKind, ...] = ()
     undeclared_drafts: tuple[str, ...] = ()
     """Layer kinds that the speculator names and the graph does not declare."""
@@ -68,9 +70,10 @@ class ModelFacts:
         """Routed experts of the widest layer; 0 for a dense model."""
         return max((node.experts for kind in self.kinds for node in kind.routed_experts), default=0)
 
-    def priced_kinds(self, drafting: bool) -> list[StackKind]:
+    @property
+    def priced_kinds(self) -> list[StackKind]:
         """The layer kinds that a step runs, the speculator's too where the deployment drafts with it."""
-        return [*self.kinds, *(self.draft_kinds if drafting else ())]
+        return [*self.kinds, *self.draft_kinds]
 
     @property
     def recurrent_kinds(self) -> set[str]:
@@ -109,13 +112,26 @@ def always_selected(node: Node) -> bool:
     return node.op == "GroupedGEMM" and node.role == "shared_experts" and node.experts == node.top_k
 
 
-def model_facts(model: ModelGraph) -> ModelFacts:
-    """The facts of a model whose graph has been validated."""
+def model_facts(model: ModelGraph, engine: Engine) -> ModelFacts:
+    """The facts of a model whose graph has been validated, under the settings of an engine."""
     declared = {kind.id: kind for kind in model.layer_kinds}
-    draft = model.speculator.stack.layers() if model.speculator else []
+    drafts = _drafts_with_own_module(model, engine)
+    draft = model.speculator.stack.layers() if model.speculator and drafts else []
     undeclared = tuple(dict.fromkeys(id_ for id_ in draft if id_ not in declared))
     draft = [id_ for id_ in draft if id_ in declared]
-    return ModelFacts(_counted(model.stack.layers(), declared), _counted(draft, declared), undeclared)
+    return ModelFacts(_counted(model.stack.layers(), declared), drafts, _counted(draft, declared), undeclared)
+
+
+def _drafts_with_own_module(model: ModelGraph, engine: Engine) -> bool:
+    """Whether the drafts come from the checkpoint, not from n-grams of the text or from another model.
+
+    The names of modules that predict several tokens all end in `mtp` (rules pack of inference-sim/blis-schemas).
+    """
+    stated = engine.speculative
+    if stated is None:
+        return False
+    own = model.speculator.method if model.speculator else ""
+    return stated.method == own or stated.method.endswith("mtp")
 
 
 def _counted(layers: list[str], declared: dict[str, LayerKind]) -> tuple[StackKind, ...]:

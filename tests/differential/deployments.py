@@ -252,7 +252,7 @@ def engine(rng: random.Random, latent: bool) -> Engine:
         cudagraph_capture_sizes=rng.choice(([], [], [], [1, 8, 30, 4096])),
     )
     if rng.random() < 0.3:
-        settings.speculative = Speculative("mtp", rng.randint(1, 3))
+        settings.speculative = Speculative(rng.choice(("mtp", "mtp", "ngram")), rng.randint(1, 3))
     if rng.random() < 0.15:
         settings.eplb = Eplb(enable_eplb=rng.random() < 0.8, num_redundant_experts=rng.choice((0, 4, 8)))
     return settings

@@ -43,9 +43,9 @@ def spread(inputs: Inputs, **widths: Any) -> Inputs:
     return inputs
 
 
-def drafting(inputs: Inputs, tokens: int) -> Inputs:
+def drafting(inputs: Inputs, tokens: int, method: str = "mtp") -> Inputs:
     """The same documents with speculation."""
-    return stating(inputs, speculative=Speculative("mtp", tokens))
+    return stating(inputs, speculative=Speculative(method, tokens))
 
 
 def model(*layers: tuple[int, list[Node]], hidden: int = 4096, dtype: str = "bf16", **engine: Any) -> Inputs:

@@ -120,6 +120,7 @@ def test_a_speculator_weighs_only_where_the_deployment_drafts() -> None:
     layer = (attention + 257 * 3 * 2048 * 7168) // 8
     assert fixed(drafting(fresh(), 1)).weights - fixed(fresh()).weights == layer
     assert fixed(drafting(fresh(), 3)).weights - fixed(fresh()).weights == layer
+    assert fixed(drafting(fresh(), 3, "ngram")).weights == fixed(fresh()).weights
 
 
 def test_weights_fall_with_tensor_parallelism_and_experts_with_their_group() -> None:

@@ -232,6 +232,7 @@ def test_a_latent_with_a_window_keeps_the_window() -> None:
 
 def test_the_layers_of_a_speculator_keep_caches_where_the_deployment_drafts() -> None:
     assert variable(drafting(fresh(), 2), 16) == 16 * 62 * 576
+    assert variable(drafting(fresh(), 2, "ngram"), 16) == 16 * 61 * 576
     assert variable(fresh(), 16) == 16 * 61 * 576
 
 
@@ -406,6 +407,7 @@ def test_caches_of_the_draft_count_where_it_runs() -> None:
     ]
     assert variable(inputs, 16) == 2 * 64 * 16
     assert variable(drafting(inputs, 1), 16) == 2 * 2 * 64 * 16  # a block of the pool each
+    assert variable(drafting(inputs, 1, "ngram"), 16) == 2 * 64 * 16
 
 
 def test_stated_heads_are_never_split_and_other_caches_divide_as_stated() -> None:

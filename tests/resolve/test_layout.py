@@ -200,7 +200,7 @@ def overridden(found: Layout, node: int = 8, **engine: Any) -> list[str]:
     documents.scenario.cluster = Cluster("part", 99, node)
     pool = Pool("colocated", 99, Parallel(found.tp, 1, found.dp), Engine(**engine))
     none = select([], Target("part", "model", found.tp, found.ep, found.nodes_spanned))
-    case = Case(documents, RULES, pool, model_facts(documents.model), found, none)
+    case = Case(documents, RULES, pool, model_facts(documents.model, pool.engine), found, none)
     rows = [row for row in OVERRIDES if row.field == "allreduce_backend" and row.applies(case)]
     assert all((row.requested(case), row.resolved(case)) == ("custom", "nccl") for row in rows)
     return [row.reason(case) for row in rows]

@@ -139,7 +139,8 @@ def _layers(oracle: Oracle) -> Iterator[tuple[LayerKind, int]]:
 def _attention_groups(oracle: Oracle, block: int) -> Iterable[Group]:
     model = oracle.inputs.model
     if model.caches:
-        return [_stated(oracle, cache, block) for cache in model.caches if cache.owner == "target" or oracle.drafts]
+        held = ("target", "draft") if oracle.drafts_itself else ("target",)
+        return [_stated(oracle, cache, block) for cache in model.caches if cache.owner in held]
     kinds = {kind.primary.kind for kind in oracle.stack if kind.primary}
     sharded = oracle.layout.dcp > 1 and kinds <= set(SHARDED_KINDS)
     return [

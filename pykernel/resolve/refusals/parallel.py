@@ -48,7 +48,7 @@ LAYOUT = (
         "declare the layer kind, or leave out engine.speculative",
         REFERENCE,
         lambda case: when(
-            bool(case.drafting and case.facts.undeclared_drafts),
+            bool(case.facts.undeclared_drafts),
             f"the speculator names layer kind {listed(case.facts.undeclared_drafts)}",
         ),
     ),

@@ -90,11 +90,13 @@ class Oracle:
         self.host = host_of(inputs, self.layout, self.coefficients, self.stack, self.head, settings)
 
     def _draft(self, planner: Planner) -> list[KindPlan]:
-        """The draft module's layers where drafting is stated and priced, else none."""
-        engine = self.inputs.deployment.pools[self.inputs.pool].engine
-        self.drafts = engine.speculative.num_spec_tokens if engine.speculative else 0
+        """The layers of the draft module where it drafts and is priced; n-grams and other models have none here."""
+        stated = self.inputs.deployment.pools[self.inputs.pool].engine.speculative
         speculator = self.inputs.model.speculator
-        if not self.settings.speculator or self.drafts <= 0 or speculator is None:
+        self.drafts = stated.num_spec_tokens if stated else 0
+        own = speculator.method if speculator else ""
+        self.drafts_itself = stated is not None and (stated.method == own or stated.method.endswith("mtp"))
+        if not self.settings.speculator or not self.drafts_itself or speculator is None:
             return []
         return planner.stack(speculator.stack.layers())
 

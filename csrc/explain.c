@@ -99,6 +99,8 @@ static void explain_experts(const pk__layer *layer, const pk__step *step, sink *
     }
 }
 
+static int32_t held_count(double count) { return count < INT32_MAX ? (int32_t)count : INT32_MAX; }
+
 static pk__traffic traffic_of(const pk__collective *collective, const pk__step *step) {
     if (collective->units == PK_UNITS_CONTEXT_CHUNKS) return pk__context_traffic(collective, step);
     double units = pk__units(collective, step);
@@ -117,7 +119,7 @@ static void explain_collectives(const pk__layer *layer, const pk__step *step, si
         emit(out, (pk_term){.kind = PK_TERM_COLLECTIVE,
                             .resource = collective->resource,
                             .index = (int32_t)i,
-                            .launches = (int32_t)(equals * traffic.launches),
+                            .launches = held_count(equals * traffic.launches),
                             .seconds = equals * traffic.seconds,
                             .bytes = equals * traffic.bytes,
                             .floor_s = equals * traffic.launches * collective->floor_s});

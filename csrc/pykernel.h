@@ -993,7 +993,7 @@ typedef struct pk_term {
     int32_t resource;   /* pk_resource it is charged to */
     int32_t index;      /* into attentions, scorers, experts or collectives; of PK_TERM_GRAPH the pk_graph_mode */
     int32_t draft_pass; /* 0 = the step, 1, 2, ... = the speculator's passes */
-    int32_t launches;   /* of a collective's law */
+    int32_t launches;   /* of a collective's law, held at INT32_MAX */
     double times;       /* layers of this kind */
     double seconds;     /* of one layer */
     double flops;       /* of one layer, on this rank */

@@ -26,7 +26,8 @@ class Term:
     resource : what it is charged to.
     ns : time of one layer, ns, of which `floor_ns` does not depend on the amount of work.
     total_ns : time of all its layers, ns. Each is rounded for itself; the step rounds sums.
-    flops, bytes : work of one layer on one rank; 0 where it does not apply.
+    flops, bytes : work of one layer on one rank; 0 where it does not apply. Bytes of a collective include what crossing
+        nodes makes of them.
     efficiency : fraction of the part's peak FLOP/s; 0 where it does not apply.
     launches : of a collective, in one layer.
     draft_pass : 0 for the step itself, 1, 2, ... for passes of the speculator.

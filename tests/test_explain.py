@@ -271,6 +271,15 @@ def test_passes_of_the_speculator_are_numbered_and_stand_after_the_step() -> Non
     assert [read[number] / (32 * 576) for number in (1, 2, 3)] == pytest.approx([4_096, 4_097, 4_098])
 
 
+def test_more_launches_than_a_term_can_count_are_held_at_the_most_that_it_can() -> None:
+    inputs = fresh(DEEPSEEK)
+    pool = inputs.deployment.pools[0]
+    pool.parallel.dcp, pool.engine.max_model_len, pool.engine.max_num_seqs = 8, 16, 1  # context in chunks of 128 tokens
+    prefixes = Batch([Request(2, 2**30 - 2, 1)] * 300)
+    gathers = [term for term in Kernel(inputs).explain(prefixes).terms if "decode_context" in term.what]
+    assert [term.launches for term in gathers] == [2**31 - 1] * 2
+
+
 # ---- how many terms fit --------------------------------------------------------------------------------------------
 
 

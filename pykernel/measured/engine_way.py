@@ -14,7 +14,7 @@ from pykernel.documents import Chip, Engine, Inputs, ModelGraph
 from pykernel.measured.laws import PCIE_GBPS
 from pykernel.plan import LayerPlan, Plan
 from pykernel.resolve import Resolved
-from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell
+from pykernel.resolve.engine import data_center_blackwell, pre_hopper
 from pykernel.resolve.layout import Layout, wants_custom_all_reduce
 from pykernel.resolve.model_facts import LATENT_KINDS
 
@@ -139,7 +139,7 @@ def _collectives(planned: CollectivePlan, resolved: Resolved, chip: Chip, hidden
 def runs_flash_attention_2(chip: Chip, resolved: Resolved) -> bool:
     """Whether 16-bit caches are decoded by FlashAttention 2, which packs the heads of a group unless there is a window
     (csrc/flash_attn/flash_api.cpp of vllm-project/flash-attention)."""
-    return chip.name in PRE_HOPPER and resolved.precision.cache_element_bytes == ACTIVATION_BYTES
+    return pre_hopper(chip) and resolved.precision.cache_element_bytes == ACTIVATION_BYTES
 
 
 def own_all_reduce_bytes(layout: Layout, engine: Engine, chip: Chip, group: str) -> float:
@@ -155,7 +155,7 @@ def own_all_reduce_bytes(layout: Layout, engine: Engine, chip: Chip, group: str)
 def _generation(chip: Chip) -> str:
     if chip.intra_node_bw_gbps <= PCIE_GBPS:
         return "PCIe"
-    if chip.name in PRE_HOPPER:
+    if pre_hopper(chip):
         return "pre-Hopper"
     if not data_center_blackwell(chip):
         return "Hopper"

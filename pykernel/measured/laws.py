@@ -193,7 +193,7 @@ class HostConstants:
 
 def measured_laws(chip: Chip, record: Record) -> MeasuredLaws:
     """The laws of a chip; of one without tables those of the parts most like it, which the record says."""
-    if chip.name not in measured_parts():
+    if chip.name.lower() not in measured_parts():
         kernels, links = likest_parts(chip)[0], likest_parts(chip, links=True)[0]
         reason = f"{chip.name} has no tables; its own peaks are used as well as by the part most like it"
         record.assume(f"{PREFIX}_part", kernels if kernels == links else f"{kernels}, links of {links}", reason)
@@ -214,7 +214,7 @@ def likest_parts(chip: Chip, *, links: bool = False) -> list[str]:
             chip.sm_count / other.sm_count,
         )
         kernels = math.hypot(*map(math.log, ratios))
-        return part != chip.name, links and bridged, link if links else 0, kernels
+        return part != chip.name.lower(), links and bridged, link if links else 0, kernels
 
     return sorted(measured_parts(), key=unlike)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykernel.resolve.case import Case
-from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell
+from pykernel.resolve.engine import data_center_blackwell, pre_hopper
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _attention_path(kind: str, case: Case) -> DecodePath:
         return FLASHINFER if blackwell else FLASH_ATTN
     if blackwell:
         return FLASHINFER_MLA
-    if case.chip.name in PRE_HOPPER:
+    if pre_hopper(case.chip):
         return TRITON_MLA
     return FLASHMLA if case.precision.cache_element_bytes < 2 else FLASH_ATTN_MLA
 

@@ -67,6 +67,11 @@ def data_center_blackwell(chip: Chip) -> bool:
     return chip.tflops_nvfp4 > 0
 
 
+def pre_hopper(chip: Chip) -> bool:
+    """Compute capability below 9.0, which a chip document shows by its name alone."""
+    return chip.name.lower() in PRE_HOPPER
+
+
 def resolve_engine(
     engine: Engine, chip: Chip, layout: Layout, facts: ModelFacts, precision: Precision
 ) -> EngineSettings:
@@ -124,7 +129,7 @@ def _backend_block(chip: Chip, facts: ModelFacts, cache_element_bytes: float) ->
     if "mla" in facts.attention_kinds:
         if data_center_blackwell(chip):
             return 32, "latent attention runs on FlashInfer, which takes pages of 32 tokens"
-        if chip.name not in PRE_HOPPER and cache_element_bytes < 2:
+        if not pre_hopper(chip) and cache_element_bytes < 2:
             return 64, "latent attention with an 8-bit cache runs on FlashMLA, which takes pages of 64 tokens"
     return 16, "every attention backend of this model takes pages of 16 tokens"
 

@@ -14,7 +14,7 @@ from pykernel.documents import Chip
 from pykernel.resolve.case import Case
 from pykernel.resolve.coefficients import Coefficients
 from pykernel.resolve.model_facts import StackKind
-from pykernel.resolve.sweeps import Sweep
+from pykernel.resolve.sweeps import Sweep, part_in_names
 
 ATTENTION_KINDS = ("gqa", "swa", "mla", "sparse_mla")
 RECURRENT_KINDS = ("mamba2", "kda", "gdn")
@@ -196,7 +196,7 @@ def _host(coefficients: Coefficients) -> HostLaw:
 
 
 def _collective(coefficients: Coefficients, sweep: Sweep, chip: str) -> CollectiveLaw:
-    suffix = f"{sweep.operation}_fp16_{sweep.chosen}rank_{chip.replace('-', '_')}"
+    suffix = f"{sweep.operation}_fp16_{sweep.chosen}rank_{part_in_names(coefficients, chip)}"
     names = tuple(f"collective_{part}_{suffix}" for part in ("floor", "transition_rate", "peak_rate"))
     floor, transition, peak = (coefficients[name] for name in names)
     return CollectiveLaw(_ns(floor), transition * 1e6, peak * 1e6, names)

@@ -7,7 +7,7 @@ the registry and not listed here (inference-sim/blis-registry, cost-model-collec
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pykernel.resolve.context_parallel import combining_operation
@@ -37,6 +37,17 @@ class Sweep:
         return self.measured[-1] if self.width > WIDEST_SWEPT_GROUP else 0
 
 
+def part_in_names(names: Iterable[str], chip: str) -> str:
+    """The chip as the names of its collectives end: an underscore for each hyphen, and in the names' own letter case
+    where they are not written like the chip, since scopes compare parts without case too."""
+    suffix = chip.replace("-", "_")
+    ending = f"rank_{suffix}".lower()
+    spellings = {
+        name[-len(suffix) :] for name in names if name.startswith("collective_") and name.lower().endswith(ending)
+    }
+    return suffix if suffix in spellings or not spellings else min(spellings)
+
+
 def find_sweeps(names: Collection[str], layout: Layout, combine: str, chip: str) -> list[Sweep]:
     """The collectives that this layout may launch, with the widths that `names` measure."""
     measured: dict[str, tuple[int, ...]] = {}
@@ -60,7 +71,7 @@ def _collectives(layout: Layout, combine: str) -> list[tuple[str, str]]:
 
 def measured_widths(names: Collection[str], operation: str, chip: str) -> list[int]:
     """Group widths for which floor, transition rate and peak rate of an operation are all in scope, ascending."""
-    suffix = chip.replace("-", "_")
+    suffix = part_in_names(names, chip)
     floor = re.compile(rf"collective_floor_{operation}_fp16_([1-9]\d*)rank_{re.escape(suffix)}")
     prefix = f"collective_floor_{operation}_"  # looked at first, since most names are of other things
     widths = [int(match[1]) for name in names if name.startswith(prefix) and (match := floor.fullmatch(name))]

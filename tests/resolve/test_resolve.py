@@ -14,6 +14,8 @@ from pykernel import ArgumentError, CoefficientOrigin, DocumentError, Inputs, Ke
 from pykernel.documents import Dbo
 from pykernel.resolve import resolve
 
+from .edits import apply
+
 Fresh = Callable[..., Inputs]
 
 DEEPSEEK, EP16 = "deepseek-v3-h200-fp8-tp8", "minimax-m2.5-h200-ep16"
@@ -217,3 +219,26 @@ def test_a_second_pool_is_resolved_by_its_own_settings(fresh: Fresh) -> None:
     documents.pool = 0
     with pytest.raises(RefusedError, match="q7"):
         resolve(documents)
+
+
+# ---- names of parts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["blis", "calibrated"])
+@pytest.mark.parametrize("scenario", [DEEPSEEK, "llama-3.1-8b-l40s-fp8-tp1"])
+def test_the_letter_case_of_a_chip_changes_no_answer(fresh: Fresh, scenario: str, model: str) -> None:
+    batch = pykernel.Batch([pykernel.Request(1, 4_095, 8)] * 8)
+    kernels = []
+    for documents in (fresh(scenario), fresh(scenario)):
+        documents.chip.name = documents.chip.name.upper() if kernels else documents.chip.name
+        documents.deployment.pools[0].engine.block_size = 0
+        kernels.append(pykernel.new(documents, model=model))
+    plain, upper = kernels
+    assert upper.step_time(batch) == plain.step_time(batch)
+    assert upper.provenance() == plain.provenance()
+
+
+def test_the_letter_case_of_a_chip_does_not_hide_that_it_runs_no_sparse_attention(fresh: Fresh) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        resolve(apply(fresh("glm-5-h200-tp8"), {"chip": "l40s", "chip.name": "L40S"}))
+    assert refusal.value.rule == "sparse-part"

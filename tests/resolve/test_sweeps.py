@@ -55,6 +55,13 @@ def test_a_malformed_width_is_none(token: str) -> None:
     assert measured_widths(names(2) | odd, "all_reduce", "h200") == [2]
 
 
+def test_the_letter_case_of_a_part_does_not_matter() -> None:
+    for chip, written in (("H200", "h200"), ("h200", "H200"), ("GB200-NVL72", "gb200_nvl72")):
+        assert measured_widths(names(2, chip=written), "all_reduce", chip) == [2]
+    both = names(2, chip="H200") | names(4, chip="h200")
+    assert measured_widths(both, "all_reduce", "h200") == [4], "the chip's own spelling goes first"
+
+
 def test_a_hyphen_of_a_part_is_an_underscore_in_its_names() -> None:
     assert measured_widths(names(2, chip="gb200_nvl72"), "all_reduce", "gb200-nvl72") == [2]
 

@@ -285,6 +285,6 @@ def _backend_block(oracle: Oracle) -> int:
     if any(node.kind == "mla" for node in shapes):
         if is_sm100(chip):
             return 32
-        if chip.name not in PRE_HOPPER and oracle.part.cache.element_bytes < 2:
+        if chip.name.lower() not in PRE_HOPPER and oracle.part.cache.element_bytes < 2:
             return 64
     return 16

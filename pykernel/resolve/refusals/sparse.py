@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykernel.resolve.case import Case
-from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell
+from pykernel.resolve.engine import PRE_HOPPER, data_center_blackwell, pre_hopper
 from pykernel.resolve.refusals.row import ENGINE, Refusal, listed, when
 from pykernel.resolve.sparse_backend import FLASHMLA, candidates, gathered_heads, padded_heads, quantized
 
@@ -24,7 +24,7 @@ def _flashmla(case: Case, fault: Callable[[Case], bool]) -> str:
 
 
 def _no_backend(case: Case) -> str:
-    if not case.facts.dsa or case.chip.name in PRE_HOPPER or case.sparse is not None:
+    if not case.facts.dsa or pre_hopper(case.chip) or case.sparse is not None:
         return ""
     cache = case.engine.cache_dtype or "auto"
     tried = candidates(cache, data_center_blackwell(case.chip), case.query_heads)
@@ -44,7 +44,7 @@ SPARSE = (
         "Hopper or newer",
         "vllm/platforms/cuda.py",
         lambda case: when(
-            case.facts.dsa and case.chip.name in PRE_HOPPER, f"{case.chip.name} runs no sparse-MLA backend"
+            case.facts.dsa and pre_hopper(case.chip), f"{case.chip.name} runs no sparse-MLA backend"
         ),
     ),
     Refusal(

@@ -76,15 +76,21 @@ class Coefficients:
 
     def measured_widths(self, operation: str) -> list[int]:
         """The widths that all three figures of an operation exist for on this chip, ascending."""
-        chip = self.chip.replace("-", "_")
-        pattern = re.compile(rf"collective_floor_{operation}_fp16_([0-9]+)rank_{re.escape(chip)}")
+        pattern = re.compile(rf"collective_floor_{operation}_fp16_([0-9]+)rank_{re.escape(self._part())}")
         widths = {int(match[1]) for match in map(pattern.fullmatch, self.values) if match}
         return sorted(
             width for width in widths if width >= 1 and all(self.has(name) for name in self._names(operation, width))
         )
 
+    def _part(self) -> str:
+        """The chip as names of collectives end in it, whatever its own letter case."""
+        wanted = self.chip.replace("-", "_")
+        written = {name.rpartition("rank_")[2] for name in self.values if name.startswith("collective_")}
+        alike = sorted(one for one in written if one.lower() == wanted.lower())
+        return wanted if wanted in written or not alike else alike[0]
+
     def _names(self, operation: str, width: int) -> tuple[str, str, str]:
-        tail = f"{operation}_fp16_{width}rank_{self.chip.replace('-', '_')}"
+        tail = f"{operation}_fp16_{width}rank_{self._part()}"
         return f"collective_floor_{tail}", f"collective_transition_rate_{tail}", f"collective_peak_rate_{tail}"
 
     def triple(self, operation: str, width: int) -> Triple:

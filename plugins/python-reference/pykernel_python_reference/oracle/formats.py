@@ -139,7 +139,7 @@ def _check_cache_dtype(dtype: str, kind: str) -> None:
 
 def sparse_layout(dtype: str, heads: int, chip: Chip, layout: Layout, combine: str) -> str:
     """The layout that the first sparse latent backend which takes the cache allocates. Raises RefusedError."""
-    if chip.name in PRE_HOPPER:
+    if chip.name.lower() in PRE_HOPPER:
         raise RefusedError("sparse latent attention does not run before Hopper", "cluster.hardware")
     sm100 = is_sm100(chip)
     quantized = dtype.startswith(("fp8", "nvfp4"))
@@ -199,7 +199,7 @@ def _unstated_block(dsa: bool, holders: list[KindPlan], dtype: str, chip: Chip, 
         return 256 if compressed else 64
     if is_sm100(chip):
         return 32
-    return 64 if dtype.startswith("fp8") and chip.name not in PRE_HOPPER else 16
+    return 64 if dtype.startswith("fp8") and chip.name.lower() not in PRE_HOPPER else 16
 
 
 def interleave_of(inputs: Inputs, layout: Layout, block: int) -> int:

@@ -74,9 +74,14 @@ def require_valid(inputs: Inputs) -> None:
 
 
 def beyond_32_bits(inputs: Inputs) -> dict[str, int]:
-    """The fields, by dotted path, that hold whole numbers of more than 32 bits."""
-    documents = {name: getattr(inputs, name) for name in ("scenario", "deployment", "model", "chip")}
-    return {path: number for name, document in documents.items() for path, number in _large(document, name)}
+    """The fields a price is made of, by dotted path, that hold whole numbers of more than 32 bits."""
+    priced = {
+        "scenario.cluster": inputs.scenario.cluster,
+        f"deployment.pools[{inputs.pool}]": inputs.deployment.pools[inputs.pool],
+        "model": inputs.model,
+        "chip": inputs.chip,
+    }
+    return {path: number for name, document in priced.items() for path, number in _large(document, name)}
 
 
 def _large(value: Any, path: str) -> Iterator[tuple[str, int]]:

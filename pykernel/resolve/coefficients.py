@@ -67,6 +67,10 @@ class Coefficients(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self._chosen)
 
+    def set_of(self, name: str) -> str:
+        """The set that a coefficient in scope is taken from."""
+        return self._chosen[name][1]
+
     def origins(self) -> list[CoefficientOrigin]:
         """Where each coefficient comes from, by name."""
         return [

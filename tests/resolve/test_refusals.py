@@ -15,6 +15,7 @@ import pykernel
 from pykernel import Batch, CostModel, DocumentError, Inputs, RefusedError, Request
 from pykernel import kernel as kernel_module
 from pykernel.documents import Dbo
+from pykernel.resolve import examine
 
 DEEPSEEK = "deepseek-v3-h200-fp8-tp8"
 MINIMAX = "minimax-m2.5-h200-tp8"
@@ -321,3 +322,33 @@ def test_an_endless_list_of_graphs_is_refused_and_not_made(size: int, fresh: Fre
     assert caught.value.field == "engine.max_cudagraph_capture_size"
     engine.max_num_batched_tokens = 2**20
     assert pykernel.new(documents).capture_tokens() == 2**20
+
+
+# ---- everything at once --------------------------------------------------------------------------------------------
+
+
+def test_every_collective_without_a_measured_width_is_named(fresh: Fresh) -> None:
+    documents = fresh()
+    drop("collective_floor_alltoall_fp16")(documents)
+    documents.deployment.pools[0].parallel.tp = 3
+    (message,) = [str(one) for one in examine(documents).refusals if one.rule == "collective-width"]
+    assert "all_reduce over 3 ranks (tensor), all_gather over 3" in message and "alltoall over 1 ranks" in message
+    assert "all_gather 2, 4, 8, 16; reduce_scatter 2, 4, 8, 16; alltoall none" in message
+
+
+def test_every_coefficient_out_of_range_is_named_with_its_set(fresh: Fresh) -> None:
+    documents = fresh()
+    wrong = {"gemm_m_half_fp8": -3.0, "host_completion": 1e300, "collective_peak_rate_alltoall_fp16_2rank_h200": -1.0}
+    for name, value in wrong.items():
+        edit_coefficient(documents, name, value)
+    with pytest.raises(RefusedError) as refusal:
+        pykernel.new(documents)
+    assert refusal.value.rule == "coefficient-range"
+    for name, value in wrong.items():
+        assert f"{name} of cost-model-" in str(refusal.value) and f"is {value}, accepted is" in str(refusal.value)
+
+
+def test_a_coefficient_that_no_law_reads_is_not_judged(fresh: Fresh) -> None:
+    documents = fresh()
+    edit_coefficient(documents, "hbm_constant_latency", -1.0)
+    assert pykernel.new(documents)

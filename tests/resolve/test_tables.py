@@ -67,6 +67,7 @@ REFUSED = {
     "mamba-state-type": Pair(NEMOTRON, "engine.mamba_ssm_cache_dtype", "fp8", "float32"),
     "pipeline-parallel": Pair(DEEPSEEK, "parallel.pp", 2, 1, {"parallel.tp": 4}),
     "speculator-layers": Pair(NEMOTRON, "draft", ["nowhere"], ["attention", "moe"]),
+    "draft-tokens": Pair(NEMOTRON, "engine.speculative", Speculative("mtp", 65), Speculative("mtp", 64)),
     "query-heads": Pair(DEEPSEEK, "parallel.tp", 8, 4, {"heads": {"query": 132}}),
     "mixer-heads": Pair(NEMOTRON, "heads", {"mixer": 252}, {"mixer": 256}),
     "dual-batch-overlap": Pair(DEEPSEEK, "engine.dbo", Dbo(True), Dbo(False)),
@@ -86,6 +87,7 @@ REFUSED = {
     "interleave-unstated": Pair(DEEPSEEK, INTERLEAVE, 0, 8, INNER),
     "memory-derate": Pair(DEEPSEEK, "drop", ["hbm_derate"], ["hbm_constant_latency"]),
     "memory-rate": Pair(DEEPSEEK, "value", {"hbm_derate": -0.5}, {"hbm_derate": 0.5}),
+    "coefficient-range": Pair(DEEPSEEK, "value", {"gemm_eps_max_fp8": 5.0}, {"gemm_eps_max_fp8": 0.5}),
     "compute-peak": Pair(
         DENSE, "chip.tflops_fp8", 0, 1_979.0, {"model.global_.weight_dtype": "int8", "engine.quantization": ""}
     ),

@@ -8,6 +8,7 @@ from pykernel.resolve.case import Case
 from pykernel.resolve.laws import hbm_rate
 from pykernel.resolve.memory import MOST_BYTES, is_size
 from pykernel.resolve.refusals.row import PRICE, REFERENCE, Refusal, listed, when
+from pykernel.resolve.sweeps import Sweep
 from pykernel.resolve.transfers import LONGEST_TIER_NAME
 
 # ---- which coefficients hold ---------------------------------------------------------------------------------------
@@ -48,6 +49,50 @@ def _unusable_rate(case: Case) -> bool:
     return "hbm_derate" in case.coefficients and not (rate > 0 and math.isfinite(rate))
 
 
+LONGEST_US = 1e9
+LARGEST = 1e24
+"""Bounds far above every measurement, within which the core computes: microseconds, and all else."""
+
+RANGES = (
+    ("gemm_eps_max_", 1e-6, 1.5),
+    ("gemm_", 0, LARGEST),
+    ("collective_peak_rate_", 1e-36, LARGEST),
+    ("collective_floor_", 0, LONGEST_US),
+    ("collective_", 0, LARGEST),
+    ("attention_decode_floor", 0, LONGEST_US),
+    ("attention_prefill_floor", 0, LONGEST_US),
+    ("attention_", 0, LARGEST),
+    ("recurrent_decode_floor_", 0, LONGEST_US),
+    ("recurrent_", 0, LARGEST),
+    ("host_link_bandwidth", 0, LARGEST),
+    ("host_", 0, LONGEST_US),
+    ("activation_buffer_count_", 0, LARGEST),
+)
+"""Beginning of a name, and the values that coefficients of such a name may have; the first that fits counts."""
+
+
+def _out_of_range(case: Case) -> str:
+    """The coefficients with a value that no law could mean, each with the bounds of such values."""
+    found = []
+    for name, value in case.coefficients.items():
+        least, most = next((bounds for beginning, *bounds in RANGES if name.startswith(beginning)), (value, value))
+        if not least <= value <= most:
+            found.append(f"{name} of {case.coefficients.set_of(name)} is {value}, accepted is {least:g} to {most:g}")
+    return "; ".join(found)
+
+
+def _unmeasured(case: Case) -> list[Sweep]:
+    return [sweep for sweep in case.sweeps if not sweep.chosen]
+
+
+def _widths(sweeps: list[Sweep]) -> str:
+    """The widths that were measured of these collectives, by operation where they differ."""
+    measured = {sweep.operation: listed(sweep.measured) for sweep in sweeps}
+    if len({*measured.values()}) == 1:
+        return next(iter(measured.values()))
+    return "; ".join(f"{operation} {widths}" for operation, widths in measured.items())
+
+
 LAWS = (
     Refusal(
         "memory-derate",
@@ -72,6 +117,16 @@ LAWS = (
             f"hbm_derate is {case.coefficients.get('hbm_derate')}, a memory rate of "
             f"{hbm_rate(case.coefficients, case.chip)} bytes/s",
         ),
+    ),
+    Refusal(
+        "coefficient-range",
+        _SETS,
+        PRICE,
+        "a coefficient that steps or buffers are priced with is negative, or beyond all reason",
+        "no time, rate, count or share of a peak is like that",
+        "a dense efficiency lies between 0 and 1.5, a peak rate above 0, all others at 0 or above",
+        "pykernel",
+        _out_of_range,
     ),
     Refusal(
         "compute-peak",
@@ -131,18 +186,12 @@ LAWS = (
         "it was not measured at that width on this part",
         "take a width that was measured",
         REFERENCE,
-        lambda case: next(
-            (
-                f"{sweep.operation} over {sweep.width} ranks ({sweep.group}) on {case.chip.name}"
-                for sweep in case.sweeps
-                if not sweep.chosen
-            ),
-            "",
+        lambda case: when(
+            bool(_unmeasured(case)),
+            listed(f"{sweep.operation} over {sweep.width} ranks ({sweep.group})" for sweep in _unmeasured(case))
+            + f" on {case.chip.name}",
         ),
-        lambda case: (
-            "widths measured completely: "
-            + next((listed(sweep.measured) for sweep in case.sweeps if not sweep.chosen), "")
-        ),
+        lambda case: f"widths measured completely: {_widths(_unmeasured(case))}",
     ),
 )
 

@@ -27,6 +27,9 @@ def _head_widths(case: Case) -> str:
     return f"widths that do: {listed(width for width in range(1, common + 1) if common % width == 0)}"
 
 
+MOST_DRAFT_PASSES = 64
+"""Passes of a speculator that the core prices in one step."""
+
 LAYOUT = (
     Refusal(
         "pipeline-parallel",
@@ -50,6 +53,19 @@ LAYOUT = (
         lambda case: when(
             bool(case.facts.undeclared_drafts),
             f"the speculator names layer kind {listed(case.facts.undeclared_drafts)}",
+        ),
+    ),
+    Refusal(
+        "draft-tokens",
+        "engine.speculative.num_spec_tokens",
+        PRICE,
+        f"the deployment drafts more than {MOST_DRAFT_PASSES} tokens with the graph's speculator",
+        "no engine drafts that many in a step",
+        f"at most {MOST_DRAFT_PASSES} have a price",
+        "pykernel",
+        lambda case: when(
+            case.drafting > MOST_DRAFT_PASSES and bool(case.facts.draft_kinds),
+            f"num_spec_tokens is {case.drafting}",
         ),
     ),
     Refusal(

@@ -43,9 +43,7 @@ SPARSE = (
         "sparse-MLA attention needs compute capability 9.0 or newer",
         "Hopper or newer",
         "vllm/platforms/cuda.py",
-        lambda case: when(
-            case.facts.dsa and pre_hopper(case.chip), f"{case.chip.name} runs no sparse-MLA backend"
-        ),
+        lambda case: when(case.facts.dsa and pre_hopper(case.chip), f"{case.chip.name} runs no sparse-MLA backend"),
     ),
     Refusal(
         "sparse-backend",

@@ -95,7 +95,7 @@ def assemble(
 ) -> Inputs:
     """The documents that a scenario and a deployment name, loaded but not validated; `model` where it is at hand.
 
-    Raises: DocumentError for a name that leads nowhere or a file at fault.
+    Raises: DocumentError for names that lead nowhere, else for all files at fault.
     """
     repos = repos or Repos()
     lookup = _Lookup(problem)
@@ -112,15 +112,16 @@ def assemble(
         problem,
         deployment,
         pool,
-        graph_of(),
-        chip_of(),
-        fabric_of() if fabric_of else None,
-        coefficients=[load() for load in sets],
-        storage=_load_storage(repos),
+        lookup.load(graph_of),
+        lookup.load(chip_of),
+        lookup.load(fabric_of) if fabric_of else None,
+        coefficients=[lookup.load(load) for load in sets],
+        storage=lookup.load(lambda: _load_storage(repos)),
+        rules=lookup.load(lambda: _rules(problem)),
     )
+    lookup.finish()
     _add_storage(lookup, inputs, repos)
     lookup.finish()
-    inputs.rules = _rules(problem)
     return inputs
 
 
@@ -318,6 +319,14 @@ class _Lookup:
     def _add(self, reference: str, field: str, message: str) -> None:
         file, line = (self.source.file, self.source.line(field)) if self.source else ("", 0)
         self.problems.append(Problem("error", f"references.{reference}", message, file, line))
+
+    def load(self, load: Callable[[], Any]) -> Any:
+        """What a loader gives, None where its file is at fault, whose problems are kept for `finish`."""
+        try:
+            return load()
+        except DocumentError as error:
+            self.problems += error.problems
+            return None
 
     def finish(self) -> None:
         """Raise what was collected."""

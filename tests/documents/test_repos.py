@@ -142,6 +142,22 @@ def test_sets_keep_the_order_of_the_scenario(root: Path, repos: Repos) -> None:
     assert [entries.name for entries in open_inputs(path, repos).coefficients] == ["b-set", "small-set", "a-set"]
 
 
+def test_faults_of_all_files_are_told_at_once(root: Path, repos: Repos) -> None:
+    wrong = {"SMCount": "SmCount", "vocab_size": "vocab", "units:": "unit:", "base_latency_us": "base_latency_ms"}
+    files = [*root.glob("catalog/**/*.yaml"), *root.glob("registry/**/*.yaml")]
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        for right, misspelt in wrong.items():
+            text = text.replace(right, misspelt)
+        file.write_text(text, encoding="utf-8")
+    bundle = _bundle(root).read_text(encoding="utf-8")
+    _bundle(root).write_text(bundle.replace('engine_version: "0.29.0"', "engine_version: 9"), encoding="utf-8")
+    with pytest.raises(DocumentError) as caught:
+        open_inputs("chat-h200", repos)
+    paths = [problem.path.partition(".")[0].partition(":")[0] for problem in caught.value.problems]
+    assert list(dict.fromkeys(paths)) == ["model", "chip", "coefficients", "device", "scenario"]
+
+
 def test_opening_twice_gives_separate_documents(repos: Repos) -> None:
     first, second = open_inputs("chat-h200", repos), open_inputs("chat-h200", repos)
     assert first == second

@@ -163,7 +163,7 @@ def _page(report: dict[str, Any]) -> Iterator[str]:
     where = f"{report['model']} on {report['chip']}, engine {report['engine_version']}"
     yield text.labelled("scenario", f"{report['scenario']}: {where}")
     for problem in report["problems"]:
-        yield text.labelled(problem["severity"], text.shortened(f"{problem['path']}: {problem['message']}"))
+        yield text.labelled(problem["severity"], f"{problem['path']}: {problem['message']}")
     for pool in report["pools"]:
         yield ""
         yield from _pool_lines(pool)

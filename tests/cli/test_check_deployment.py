@@ -55,6 +55,13 @@ def test_the_page_says_the_same_in_words(command: Command) -> None:
     assert max(map(len, done.out.splitlines())) <= 100
 
 
+def test_a_finding_is_shown_to_its_end(command: Command, scenario: Text) -> None:
+    Path("odd.yaml").write_text(scenario(DEEPSEEK).replace("quantization: fp8", "quantization: q9"), encoding="utf-8")
+    done = command("check-deployment", "odd.yaml")
+    (finding,) = report(command("check-deployment", "odd.yaml", "--json"), 1)["problems"]
+    assert finding["message"] in " ".join(done.out.split())
+
+
 FAULTS = {
     "quantization: fp8": "quantization: fp8_per_block",
     "cache_dtype: fp8": "cache_dtype: fp8_inc",

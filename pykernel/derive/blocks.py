@@ -52,6 +52,8 @@ class Traits:
     tied : whether the output matrix is the embedding where the config does not say.
     mixer_inputs : whether the input projection of a recurrent mixer is a node; it is none in the published graphs.
     unquantized : base format of architectures whose configs state none.
+    dense_width_key, expert_width_key : what holds the inner width of a dense MLP, and that of an expert where no key is
+        for experts alone.
     """
 
     norms: str = "pre"
@@ -73,6 +75,7 @@ class Traits:
     mixer_inputs: bool = True
     unquantized: str = ""
     dense_width_key: str = "mlp_width"
+    expert_width_key: str = "expert_width"
 
 
 @dataclass
@@ -307,7 +310,7 @@ def expert_part(b: Builder) -> Part:
     experts, top_k = config.integer("experts"), config.integer("top_k")
     if top_k > experts:
         config.fault(config.key("top_k"), f"found {top_k} of {experts} experts; accepted: at most all of them")
-    width = config.integer("expert_width" if config.key("expert_width") else "mlp_width")
+    width = config.integer("expert_width" if config.key("expert_width") else traits.expert_width_key)
     shared = config.optional("shared_experts") or traits.shared_experts
     shared_width = config.optional("shared_width")
     if shared_width and not shared:

@@ -235,12 +235,20 @@ def _json(path: Path) -> tuple[bytes, Mapping[str, Any]]:
     def fault(message: str) -> NoReturn:
         raise DocumentError([Problem("error", "config", message, os.fspath(path))])
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An object whose keys hold one value each."""
+        held: dict[str, Any] = {}
+        for key, value in pairs:
+            if held.setdefault(key, value) != value:
+                fault(f"the key {shown(key)} is written twice, with {shown(held[key])} and with {shown(value)}")
+        return held
+
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
         fault(f"the file cannot be read: {getattr(error, 'strerror', None) or error}")
     try:
-        found = json.loads(raw)
+        found = json.loads(raw, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         fault(f"the file is no JSON: {error}; accepted: a HuggingFace config.json")
     if not isinstance(found, dict):

@@ -175,7 +175,13 @@ FAMILIES: tuple[Family, ...] = (
     Family("exaone4", ("Exaone4ForCausalLM",), LISTED_WINDOWS, traits=Traits(norms="post", qk_norm="head")),
     Family("deci", ("DeciLMForCausalLM",), layouts.every("deci_attention"), layouts.every("deci_mlp")),
     # ---- mixtures of experts -----------------------------------------------------------------------------------
-    Family("mixtral", ("MixtralForCausalLM",), layouts.windowed(layouts.in_every_layer), layouts.every("moe")),
+    Family(
+        "mixtral",
+        ("MixtralForCausalLM",),
+        layouts.windowed(layouts.in_every_layer),
+        layouts.every("moe"),
+        Traits(expert_width_key="mlp_width"),
+    ),
     Family(
         "qwen2-moe",
         ("Qwen2MoeForCausalLM",),
@@ -195,6 +201,7 @@ FAMILIES: tuple[Family, ...] = (
         ("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"),
         FULL,
         layouts.every("moe"),
+        Traits(expert_width_key="mlp_width"),
     ),
     Family(
         "gpt-oss",
@@ -208,6 +215,7 @@ FAMILIES: tuple[Family, ...] = (
             expert_bias=True,
             sinks=True,
             unquantized="bf16",
+            expert_width_key="mlp_width",
         ),
     ),
     Family(
@@ -215,7 +223,7 @@ FAMILIES: tuple[Family, ...] = (
         ("Llama4ForConditionalGeneration", "Llama4ForCausalLM"),
         FULL,
         layouts.experts_interleaved,
-        Traits(shared_experts=1, dense_width_key="intermediate_size_mlp"),
+        Traits(shared_experts=1, dense_width_key="intermediate_size_mlp", expert_width_key="mlp_width"),
     ),
     Family(
         "deepseek",
@@ -268,7 +276,7 @@ FAMILIES: tuple[Family, ...] = (
         ("MiniMaxM2ForCausalLM",),
         layouts.uniform_attention_list,
         layouts.every("moe"),
-        Traits(qk_norm="full", router_bias=True),
+        Traits(qk_norm="full", router_bias=True, expert_width_key="mlp_width"),
         ignores_drafts=True,
     ),
     Family(
@@ -276,7 +284,12 @@ FAMILIES: tuple[Family, ...] = (
         ("MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"),
         layouts.block_sparse_layers,
         layouts.experts_after_dense,
-        Traits(qk_norm="head", router_bias=True, dense_width_key="dense_intermediate_size"),
+        Traits(
+            qk_norm="head",
+            router_bias=True,
+            dense_width_key="dense_intermediate_size",
+            expert_width_key="mlp_width",
+        ),
         ids={("attention", "dense"): "dense"},
         draft=Draft("minimax_m3_mtp", key="num_mtp_modules"),
     ),
@@ -284,8 +297,13 @@ FAMILIES: tuple[Family, ...] = (
         "inkling",
         ("InklingForConditionalGeneration",),
         layouts.local_layers,
-        layouts.experts_after_dense,
-        Traits(qk_norm="head", router_bias=True, dense_width_key="dense_intermediate_size"),
+        layouts.experts_after_any_dense,
+        Traits(
+            qk_norm="head",
+            router_bias=True,
+            dense_width_key="dense_intermediate_size",
+            expert_width_key="mlp_width",
+        ),
         draft=Draft("inkling_mtp"),
     ),
     Family(
@@ -365,11 +383,17 @@ FAMILIES: tuple[Family, ...] = (
         ("GraniteMoeHybridForCausalLM",),
         layouts.mamba_or_attention,
         layouts.experts_if_any,
-        Traits(dense_width_key="shared_intermediate_size"),
+        Traits(dense_width_key="shared_intermediate_size", expert_width_key="mlp_width"),
     ),
     Family("bamba", ("BambaForCausalLM",), layouts.mamba_or_attention),
     Family("falcon-h1", ("FalconH1ForCausalLM",), layouts.every("attention_and_mamba2")),
-    Family("jamba", ("JambaForCausalLM",), layouts.mamba1_or_attention, layouts.experts_at_a_period),
+    Family(
+        "jamba",
+        ("JambaForCausalLM",),
+        layouts.mamba1_or_attention,
+        layouts.experts_at_a_period,
+        Traits(expert_width_key="mlp_width"),
+    ),
     Family(
         "mamba2",
         ("Mamba2ForCausalLM",),

@@ -9,6 +9,7 @@ compressed-tensors' `ignore` and ModelOpt's `exclude_modules`, the second ModelO
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -70,6 +71,9 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 """Component to the names that one of its matrices has inside a layer of the families that have it."""
 
 HEADS = ("lm_head", "head")
+
+BY_BITS = ("awq", "gptq", "auto-round")
+"""Methods whose record states the width of a weight as `bits`."""
 
 
 class Formats:
@@ -180,10 +184,15 @@ class Formats:
             return self._groups(groups, record)
         if method == "compressed-tensors" and record.get("weight_block_size"):
             return "fp8"
-        if method in ("awq", "gptq", "auto-round") and record.get("bits") in (4, 8):
-            return "int4" if record["bits"] == 4 else "int8"
-        if method:
-            self._fault("quant_method", f"found {shown(method)}, whose weight width is not known")
+        bits = record.get("bits")
+        if method in BY_BITS:
+            if bits not in (4, 8):
+                self._fault("bits", f"found {shown(bits)} with {method}; accepted: 4, 8")
+            return f"int{bits}"
+        if method or bits is not None:
+            found = f"found {shown(method)}, whose weight width is not known" if method else "the key is missing"
+            known = ("fp8", "nvfp4", "mxfp4", *BY_BITS, "modelopt with a quant_algo", "any with config_groups")
+            self._fault("quant_method", f"{found}; accepted: {', '.join(known)}")
         return self.base
 
     def _algorithm(self, key: str, algorithm: Any) -> str:
@@ -252,10 +261,8 @@ def _record(config: Config) -> tuple[Mapping[str, Any], str]:
     for values, place in ((config.outer, "config"), (config.values, config.place)):
         found = values.get("quantization_config")
         if isinstance(found, str):
-            try:
+            with contextlib.suppress(ValueError, RecursionError):
                 found = json.loads(found)
-            except (ValueError, RecursionError):
-                found = "text that is no JSON"
         if found is None or found == {}:
             continue
         if not isinstance(found, Mapping):

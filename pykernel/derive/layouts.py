@@ -245,7 +245,7 @@ def experts_after_dense(config: Config) -> list[str]:
     """Experts but in the first layers, or as a vector says, or at a frequency (DeepSeek and most others)."""
     count = config.layers()
     words = config.words("mlp_layer_types", ("dense", "sparse"), count)
-    dense_first = config.optional("first_k_dense_replace") or config.optional("dense_mlp_idx")
+    dense_first = config.optional("first_k_dense_replace")
     if words is not None:
         found = ["dense" if word == "dense" else "moe" for word in words]
         if config.key("first_k_dense_replace") and found.count("dense") != min(dense_first, count):
@@ -254,22 +254,41 @@ def experts_after_dense(config: Config) -> list[str]:
         return found
     if isinstance(config.values.get("moe_layer_freq"), list):
         return ["moe" if mark else "dense" for mark in _marks(config, "moe_layer_freq")]
+    if not config.key("first_k_dense_replace"):
+        config.missing("first_k_dense_replace")
     every_nth = config.integer("moe_layer_freq") if config.key("moe_layer_freq") else 1
     return ["moe" if layer >= dense_first and layer % every_nth == 0 else "dense" for layer in range(count)]
+
+
+def experts_after_any_dense(config: Config) -> list[str]:
+    """The same where a config without a key for dense layers has none (Inkling)."""
+    if config.key("first_k_dense_replace") or config.key("mlp_layer_types"):
+        return experts_after_dense(config)
+    count, dense = config.layers(), config.optional("dense_mlp_idx")
+    return ["dense" if layer < dense else "moe" for layer in range(count)]
 
 
 def experts_at_a_step(config: Config) -> list[str]:
     """Experts at every n-th layer but those listed as dense (Qwen MoE)."""
     step = config.optional("decoder_sparse_step") or 1
-    dense = set(config.numbers("mlp_only_layers")) if config.key("mlp_only_layers") else set()
+    dense = _numbered(config, "mlp_only_layers") if config.key("mlp_only_layers") else set()
     return ["moe" if (layer + 1) % step == 0 and layer not in dense else "dense" for layer in range(config.layers())]
+
+
+def _numbered(config: Config, key: str) -> set[int]:
+    """Layers that a list names by number, counted from 0."""
+    listed, count = config.numbers(key), config.layers()
+    beyond = [layer for layer in listed if layer >= count]
+    if beyond:
+        config.fault(key, f"found {shown(beyond)}; accepted: layers 0 to {count - 1}")
+    return set(listed)
 
 
 def experts_interleaved(config: Config) -> list[str]:
     """Experts in the layers listed, or at every n-th (Llama 4)."""
     count = config.layers()
     if config.key("moe_layers"):
-        listed = set(config.numbers("moe_layers"))
+        listed = _numbered(config, "moe_layers")
         return ["moe" if layer in listed else "dense" for layer in range(count)]
     step = config.integer("interleave_moe_layer_step")
     return ["moe" if (layer + 1) % step == 0 else "dense" for layer in range(count)]

@@ -63,6 +63,9 @@ def test_the_overall_format_of_a_record(config: Config, record: dict[str, Any], 
     [
         ({"quant_method": "newq"}, "quant_method"),
         ({"quant_method": 8}, "quant_method"),
+        ({"bits": 4}, "quant_method"),
+        ({"quant_method": "gptq", "bits": 3}, "bits"),
+        ({"quant_method": "awq", "bits": [4]}, "bits"),
         ({"quant_algo": "FP3"}, "quant_algo"),
         ({"quant_method": "x", **group(4, "float", 64)}, "config_groups.g.weights"),
         ({"quant_method": "x", **group(2, "int", 64)}, "config_groups.g.weights"),
@@ -74,6 +77,13 @@ def test_a_record_that_leaves_the_width_open_is_refused(config: Config, record: 
     with pytest.raises(DocumentError) as caught:
         pykernel.derive(config("qwen3-14b", quantization_config=record))
     assert field in caught.value.problems[0].path
+
+
+def test_a_record_that_is_text_is_shown_as_it_is(config: Config) -> None:
+    with pytest.raises(DocumentError, match="found 'fp8'; accepted: an object"):
+        pykernel.derive(config("qwen3-14b", quantization_config="fp8"))
+    as_text = config("qwen3-14b", quantization_config='{"quant_method": "fp8"}')
+    assert pykernel.derive(as_text).global_.weight_dtype == "fp8"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ CONFIGS = Path(__file__).resolve().parents[2] / "testdata" / "configs"
         ("gpt-oss-120b", {"layer_types": [[]] * 36}, "config.layer_types[0]", ["[]"]),
         ("gemma-4-31b", {"num_kv_shared_layers": 18}, "config.text_config.num_kv_shared_layers", ["not described"]),
         ("qwen3-14b", {"num_nextn_predict_layers": 1}, "config.num_nextn_predict_layers", ["none are described"]),
+        ("deepseek-v3", {"moe_intermediate_size": ...}, "config.moe_intermediate_size", ["missing"]),
+        ("deepseek-v3", {"first_k_dense_replace": ...}, "config.first_k_dense_replace", ["missing"]),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [0, 48]}, "config.mlp_only_layers", ["[48]", "0 to 47"]),
         ("falcon-h1-7b", {"mamba_d_ssm": 999}, "config.mamba_d_ssm", ["3072"]),
     ],
 )
@@ -95,6 +98,16 @@ def test_a_file_that_is_no_config_is_refused_by_its_name(tmp_path: Path, text: s
     with pytest.raises(DocumentError) as caught:
         pykernel.derive(path)
     assert caught.value.problems[0].file == str(path)
+
+
+def test_a_key_with_two_values_is_refused_and_with_one_twice_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    text = (CONFIGS / "qwen3-14b" / "config.json").read_text().rstrip().removesuffix("}")
+    path.write_text(text + ', "hidden_size": 5120}')
+    assert pykernel.derive(path).global_.hidden_size == 5120
+    path.write_text(text + ', "hidden_size": 4096}')
+    with pytest.raises(DocumentError, match="'hidden_size' is written twice, with 5120 and with 4096"):
+        pykernel.derive(path)
 
 
 def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:

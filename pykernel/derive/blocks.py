@@ -187,7 +187,7 @@ class Heads:
 def heads(b: Builder, prefix: str = "") -> Heads:
     """The heads of a layer; `prefix` is that of the keys of its other kind of attention (`swa_`)."""
     config = b.config
-    if prefix and config.key(f"{prefix}num_attention_heads"):
+    if prefix and any(config.key(prefix + key) for key in ("num_attention_heads", "num_key_value_heads", "head_dim")):
         queries, kv = config.integer(f"{prefix}num_attention_heads"), config.integer(f"{prefix}num_key_value_heads")
         key_dim = config.integer(f"{prefix}head_dim")
         value_dim = config.optional(f"{prefix}v_head_dim") or key_dim

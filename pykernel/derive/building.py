@@ -46,6 +46,7 @@ def build(source: ConfigSource, name: str = "", quantization: str = "") -> Deriv
     config, path, digest = configs.read(source)
     family = find_family(config)
     config.family = family.name
+    _require(config, family)
     formats = Formats(config, quantization, family.traits.unquantized)
     formats.overrides = dict(family.modules)
     builder = Builder(config, formats, family.traits)
@@ -71,6 +72,19 @@ def build(source: ConfigSource, name: str = "", quantization: str = "") -> Deriv
             [Problem("error", "config", f"derives no valid graph: {p.path}: {p.message}", config.file) for p in faults]
         )
     return Derived(graph, family.name, {key: number for key, number in unpriced.items() if number})
+
+
+def _require(config: Config, family: Family) -> None:
+    """Raise for everything at once that no config of the family may leave out."""
+    problems: list[Problem] = []
+    for concept in ("hidden_size", "vocab_size", *family.states):
+        try:
+            if not config.states(concept):
+                config.missing(concept)
+        except DocumentError as error:
+            problems += error.problems
+    if problems:
+        raise DocumentError(problems)
 
 
 def find_family(config: Config) -> Family:

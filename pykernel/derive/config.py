@@ -47,7 +47,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "latent_width": ("moe_latent_size", "routed_expert_hidden_size"),
     "dtype": ("torch_dtype", "dtype"),
     "mamba_heads": ("mamba_num_heads", "mamba_n_heads", "num_heads"),
-    "mamba_head_dim": ("mamba_head_dim", "mamba_d_head", "head_dim"),
+    "mamba_head_dim": ("mamba_head_dim", "mamba_d_head"),
     "mamba_state": ("ssm_state_size", "mamba_d_state", "state_size"),
     "mamba_groups": ("n_groups", "mamba_n_groups"),
     "mamba_conv": ("conv_kernel", "mamba_d_conv"),
@@ -94,6 +94,10 @@ class Config:
         others = f"; looked for {', '.join(keys)}" if len(keys) > 1 else ""
         near = did_you_mean(keys[0], [key for key in self.values if isinstance(key, str)])
         self.fault(keys[0], f"the key is missing{near}{others}")
+
+    def states(self, concept: str) -> bool:
+        """Whether a key of a concept is there, null included."""
+        return any(key in self.values for key in ALIASES.get(concept, (concept,)))
 
     def integer(self, concept: str, least: int = 1) -> int:
         """A count that must be stated."""

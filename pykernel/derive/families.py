@@ -93,6 +93,8 @@ class Family:
     ids: Mapping[tuple[str, str], str] = field(default_factory=dict)
     draft: Draft | None = None
     ignores_drafts: bool = False
+    states: tuple[str, ...] = ()
+    """Facts that a config has to state, null where the model has none of it, because absence says nothing."""
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of a component's modules where they are others than usual."""
 
@@ -129,12 +131,14 @@ FAMILIES: tuple[Family, ...] = (
         ("Gemma2ForCausalLM",),
         layouts.windowed(layouts.in_even_layers),
         traits=Traits(norms="sandwich", tied=True),
+        states=("window",),
     ),
     Family(
         "gemma3",
         ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"),
         layouts.windowed(layouts.but_every_nth),
         traits=Traits(norms="sandwich", qk_norm="head", tied=True),
+        states=("window",),
     ),
     Family(
         "gemma4",
@@ -161,6 +165,7 @@ FAMILIES: tuple[Family, ...] = (
         ("Cohere2ForCausalLM",),
         layouts.windowed(layouts.but_every_nth),
         traits=Traits(norms="parallel", tied=True),
+        states=("window",),
     ),
     Family("glm", ("GlmForCausalLM",), FULL, traits=Traits(qkv_bias=True)),
     Family("chatglm", ("ChatGLMModel", "ChatGLMForConditionalGeneration"), FULL, traits=Traits(qkv_bias=True)),
@@ -188,6 +193,7 @@ FAMILIES: tuple[Family, ...] = (
         QWEN_WINDOWS,
         layouts.experts_at_a_step,
         Traits(qkv_bias=True, shared_gate=True),
+        states=("shared_width",),
     ),
     Family(
         "qwen3-moe",
@@ -238,6 +244,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_after_dense,
         Traits(router_bias=True),
         draft=Draft("deepseek_mtp", ("latent_indexed", "moe"), only_if_mixed=True),
+        states=("shared_experts", "q_lora_rank"),
     ),
     Family(
         "glm5",
@@ -246,6 +253,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_after_dense,
         Traits(fused_latent_norm=True, router_bias=True),
         draft=Draft("deepseek_mtp", ("latent_indexed", "moe"), only_if_mixed=True),
+        states=("shared_experts", "q_lora_rank", "index_topk"),
     ),
     Family(
         "deepseek-v4",
@@ -254,6 +262,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.every("moe"),
         Traits(router_bias=True),
         draft=Draft("deepseek_mtp", ("compressed_0", "moe")),
+        states=("shared_experts",),
     ),
     Family(
         "glm4-moe",
@@ -262,6 +271,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_after_dense,
         Traits(qk_norm="head", router_bias=True),
         draft=Draft("glm4_moe_mtp"),
+        states=("shared_experts",),
     ),
     Family(
         "glm4-moe-lite",
@@ -270,6 +280,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_after_dense,
         Traits(router_bias=True),
         draft=Draft("glm4_moe_mtp"),
+        states=("shared_experts", "q_lora_rank"),
     ),
     Family(
         "minimax-m2",
@@ -292,6 +303,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         ids={("attention", "dense"): "dense"},
         draft=Draft("minimax_m3_mtp", key="num_mtp_modules"),
+        states=("shared_experts",),
     ),
     Family(
         "inkling",
@@ -321,6 +333,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_after_dense,
         Traits(qk_norm="head", router_bias=True),
         draft=MTP,
+        states=("shared_width",),
     ),
     # ---- hybrids -----------------------------------------------------------------------------------------------
     Family(
@@ -330,6 +343,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_at_a_step,
         Traits(qk_norm="head", shared_gate=True, output_gate=True),
         draft=Draft("qwen3_next_mtp"),
+        states=("shared_width",),
     ),
     Family(
         "qwen3.5-moe",
@@ -338,6 +352,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.experts_at_a_step,
         Traits(qk_norm="head", shared_gate=True, output_gate=True, mixer_inputs=False),
         draft=Draft("qwen3_5_mtp", ("attention", "moe"), own=False),
+        states=("shared_width",),
     ),
     Family(
         "qwen3.5",
@@ -368,6 +383,7 @@ FAMILIES: tuple[Family, ...] = (
         Traits(fused_latent_norm=True, router_bias=True),
         ids={("latent", "moe"): "mla_moe", ("latent", "dense"): "mla_dense"},
         draft=Draft("kimi_k3_mtp"),
+        states=("shared_experts", "q_lora_rank"),
     ),
     Family(
         "glm5-next",
@@ -377,6 +393,7 @@ FAMILIES: tuple[Family, ...] = (
         Traits(norms="hyper", fused_latent_norm=True, router_bias=True, state_head=True),
         ids={("latent_indexed", "moe"): "mla_moe", ("latent_indexed", "dense"): "mla_dense"},
         draft=Draft("glm5_next_mtp", ("latent_indexed", "moe"), projection=True),
+        states=("shared_experts", "q_lora_rank", "index_topk"),
     ),
     Family(
         "granite-hybrid",
@@ -393,6 +410,7 @@ FAMILIES: tuple[Family, ...] = (
         layouts.mamba1_or_attention,
         layouts.experts_at_a_period,
         Traits(expert_width_key="mlp_width"),
+        states=("experts",),
     ),
     Family(
         "mamba2",

@@ -235,6 +235,8 @@ def nemotron_mlps(config: Config) -> list[str]:
 
 def sparse_latent(config: Config) -> list[str]:
     """Latent attention; which layers run their indexer is settled where the layers are built."""
+    if config.key("index_n_heads") and not config.key("index_topk"):
+        config.missing("index_topk")
     return ["latent_indexable" if config.optional("index_topk") else "latent"] * config.layers()
 
 

@@ -40,7 +40,11 @@ def _output(b: Builder, width: int) -> list[Node]:
 def mamba2_part(b: Builder, stated: str) -> Part:
     """A Mamba-2 mixer without its norm; `stated` is the state's format where the config has none."""
     config = b.config
-    count, width = config.integer("mamba_heads"), config.integer("mamba_head_dim")
+    # A model of mixers alone has no other heads, and calls the width of theirs head_dim.
+    count, width = (
+        config.integer("mamba_heads"),
+        config.integer("mamba_head_dim" if config.key("heads") else "head_dim"),
+    )
     state, groups, conv = config.integer("mamba_state"), config.integer("mamba_groups"), config.integer("mamba_conv")
     inner = count * width
     _check_inner(config, inner)

@@ -55,6 +55,20 @@ CONFIGS = Path(__file__).resolve().parents[2] / "testdata" / "configs"
         ("qwen3-14b", {"num_nextn_predict_layers": 1}, "config.num_nextn_predict_layers", ["none are described"]),
         ("deepseek-v3", {"moe_intermediate_size": ...}, "config.moe_intermediate_size", ["missing"]),
         ("deepseek-v3", {"first_k_dense_replace": ...}, "config.first_k_dense_replace", ["missing"]),
+        ("deepseek-v3", {"n_shared_experts": ...}, "config.n_shared_experts", ["missing"]),
+        ("deepseek-v3", {"q_lora_rank": ...}, "config.q_lora_rank", ["missing"]),
+        ("deepseek-v3.2", {"index_topk": ...}, "config.index_topk", ["missing"]),
+        ("glm-5", {"index_topk": ..., "index_n_heads": ...}, "config.index_topk", ["missing"]),
+        ("gemma-2-9b", {"sliding_window": ...}, "config.sliding_window", ["missing"]),
+        (
+            "qwen3-next-80b-a3b",
+            {"shared_expert_intermediate_size": ...},
+            "config.shared_expert_intermediate_size",
+            ["missing"],
+        ),
+        ("jamba-1.5-mini", {"num_experts": ...}, "config.num_local_experts", ["missing", "num_experts"]),
+        ("nemotron-3-super-120b-a12b", {"mamba_head_dim": ...}, "config.mamba_head_dim", ["missing"]),
+        ("mimo-v2-flash", {"swa_num_attention_heads": ...}, "config.swa_num_attention_heads", ["missing"]),
         ("qwen3-30b-a3b", {"mlp_only_layers": [0, 48]}, "config.mlp_only_layers", ["[48]", "0 to 47"]),
         ("falcon-h1-7b", {"mamba_d_ssm": 999}, "config.mamba_d_ssm", ["3072"]),
     ],
@@ -98,6 +112,19 @@ def test_a_file_that_is_no_config_is_refused_by_its_name(tmp_path: Path, text: s
     with pytest.raises(DocumentError) as caught:
         pykernel.derive(path)
     assert caught.value.problems[0].file == str(path)
+
+
+def test_what_no_config_of_a_family_may_leave_out_is_told_at_once(config: Config) -> None:
+    dropped = ("hidden_size", "vocab_size", "n_shared_experts", "q_lora_rank")
+    with pytest.raises(DocumentError) as caught:
+        pykernel.derive(config("deepseek-v3", **dict.fromkeys(dropped, ...)))
+    assert [problem.path for problem in caught.value.problems] == [f"config.{key}" for key in dropped]
+
+
+def test_a_part_that_a_config_says_it_lacks_is_none(config: Config) -> None:
+    kind = pykernel.derive(config("deepseek-v3", n_shared_experts=None, q_lora_rank=None)).layer_kinds[-1]
+    assert "q_proj" in [node.role for node in kind.nodes]
+    assert [node.shared_experts for node in kind.nodes if node.op == "GroupedGEMM"] == [0]
 
 
 def test_a_key_with_two_values_is_refused_and_with_one_twice_is_not(tmp_path: Path) -> None:

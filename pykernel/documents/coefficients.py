@@ -156,6 +156,9 @@ def check(coefficient_set: CoefficientSet, prefix: str = "") -> list[Problem]:
     findings = Findings(coefficient_set, prefix or f"coefficients:{stem}")
     one_of(findings, "kind", coefficient_set.kind, (CoefficientSet.KIND,))
     stated(findings, "name", coefficient_set.name)
+    if coefficient_set.name == vocabulary.RESERVED_SET:
+        message = "under which the kernel's own assumptions are told; accepted: another name"
+        findings.error("name", f"found {coefficient_set.name!r}, {message}")
     if coefficient_set.name and coefficient_set.name != stem:
         message = f"found {coefficient_set.name!r} in a file named {stem}; a scenario lists the set as {stem}"
         findings.warning("name", message)

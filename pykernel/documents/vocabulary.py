@@ -76,3 +76,6 @@ CACHE_OWNERS = ("target", "draft")
 POOL_ROLES = ("colocated", "prefill", "decode")
 TRACE_MODES = ("real", "generated", "replayed")
 TIME_UNITS = ("ns", "nanoseconds", "us", "microseconds", "ms", "milliseconds", "s", "seconds")
+
+RESERVED_SET = "pykernel"
+"""What the kernel's own assumptions name as their coefficient set; no set of a registry may be called so."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pykernel.documents.vocabulary import RESERVED_SET
 from pykernel.errors import RefusedError
 from pykernel.interface import CoefficientOrigin, Override
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from pykernel.resolve.case import Case
     from pykernel.resolve.refusals import Refusal
 
-KERNEL_ASSUMPTION_SET = "pykernel"
-"""The coefficient set named by the kernel's own assumptions; no registry set may have this name."""
+KERNEL_ASSUMPTION_SET = RESERVED_SET
+"""The coefficient set named by the kernel's own assumptions."""
 
 
 class Record:

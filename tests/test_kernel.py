@@ -364,6 +364,31 @@ def test_a_pool_out_of_range_is_reported_before_any_defect(pool: Any) -> None:
     assert repr(pool) in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["x", 3, object()])
+@pytest.mark.parametrize("name", ["scenario", "deployment", "model", "chip", "fabric", "storage", "coefficients"])
+def test_a_document_of_another_type_is_a_fault_of_the_documents(name: str, value: Any) -> None:
+    documents = fresh()
+    setattr(documents, name, value)
+    with pytest.raises(DocumentError, match=name):
+        pykernel.new(documents)
+
+
+@pytest.mark.parametrize("pools", [None, 3, "x", 1.5])
+def test_pools_that_are_no_list_are_a_fault_of_the_deployment(pools: Any) -> None:
+    documents = fresh()
+    documents.deployment.pools = pools
+    with pytest.raises(DocumentError, match=r"deployment\.pools: found .*; accepted: a list"):
+        pykernel.new(documents)
+
+
+@pytest.mark.parametrize("value", ["0.31.0", 3, []])
+def test_rules_of_another_type_are_a_fault_of_the_caller(value: Any) -> None:
+    documents = fresh()
+    documents.rules = value
+    with pytest.raises(ArgumentError, match=r"rules is .*; accepted: a rules pack"):
+        pykernel.new(documents)
+
+
 def test_missing_rules_are_reported_by_the_release_before_any_defect() -> None:
     documents = fresh()
     parallel(documents).tp = -8

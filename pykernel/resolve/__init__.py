@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pykernel.documents import Inputs, Pool, Rules
 from pykernel.documents.inputs import require_valid
+from pykernel.documents.nodes import shown
 from pykernel.errors import ArgumentError, RefusedError
 from pykernel.interface import CoefficientOrigin, Resolution
 from pykernel.resolve import refusals
@@ -202,9 +203,12 @@ def _checked_rules(inputs: Inputs) -> Rules:
     missing = [name for name in needed if getattr(inputs, name) is None]
     if missing:
         raise ArgumentError(f"{', '.join(missing)} is missing; a kernel needs {', '.join(needed)}")
-    pools = len(inputs.deployment.pools)
-    if not isinstance(inputs.pool, int) or not 0 <= inputs.pool < pools:
-        raise ArgumentError(f"pool {inputs.pool!r} does not exist; the deployment has {pools}, counted from 0")
+    pools = getattr(inputs.deployment, "pools", None)
+    if isinstance(pools, (list, tuple)) and not (isinstance(inputs.pool, int) and 0 <= inputs.pool < len(pools)):
+        raise ArgumentError(f"pool {inputs.pool!r} does not exist; the deployment has {len(pools)}, counted from 0")
     if inputs.rules is None:
-        raise ArgumentError(f"the rules of engine_version {inputs.scenario.engine_version!r} are missing")
+        version = getattr(inputs.scenario, "engine_version", None)
+        raise ArgumentError(f"the rules of engine_version {version!r} are missing")
+    if not hasattr(inputs.rules, "sequence_parallel_moe"):
+        raise ArgumentError(f"rules is {shown(inputs.rules)}; accepted: a rules pack, as pykernel.rules gives one")
     return inputs.rules

@@ -232,7 +232,14 @@ def _too_large(inputs: Inputs, error: OverflowError) -> RefusedError:
 
 def _plain(inputs: Inputs, switches: LawSwitches) -> Spec:
     resolved = resolve(inputs)
-    return Spec(make_plan(inputs.model, resolved, switches), resolved, switches, _names(inputs))
+    plan = make_plan(inputs.model, resolved, switches)
+    if switches.engine_weights:
+        from pykernel.measured.operations import operations_of
+        from pykernel.measured.weights import holding
+
+        engine = operations_of(inputs, switches)
+        plan = holding(plan, engine.measured, engine.resolved.experts)
+    return Spec(plan, resolved, switches, _names(inputs))
 
 
 def _measured(inputs: Inputs, switches: LawSwitches) -> Spec:

@@ -144,7 +144,7 @@ class Plan:
 
 def make_plan(model: ModelGraph, resolved: Resolved, switches: LawSwitches) -> Plan:
     """The plan of a resolved deployment; `model` is the validated graph it was resolved from."""
-    planner = _Planner(model.global_.hidden_size, resolved, engine_weights=switches.engine_weights)
+    planner = _Planner(model.global_.hidden_size, resolved)
     facts = resolved.facts
     drafts = resolved.settings.draft_tokens if facts.draft_kinds else 0
     head_planner = _Planner(planner.hidden_size, resolved, 2.0 if switches.unquantized_head else 0.0)
@@ -184,7 +184,6 @@ class _Planner:
     resolved: Resolved
     least_weight_bytes: float = 0.0
     """Lower bound on the width of weights whose node states no format."""
-    engine_weights: bool = False
 
     @property
     def layout(self) -> Layout:
@@ -215,8 +214,6 @@ class _Planner:
                 plan.kernels += 2  # one evaluation stands for dispatch and combine
             else:
                 CONTRIBUTIONS[node.op](self, node, plan)
-                if node.op == "GroupedGEMM" and not always_selected(node):
-                    self.hold_router(node, nodes, plan)
             previous = node
         return plan
 
@@ -231,7 +228,7 @@ class _Planner:
     def gemm(self, node: Node, previous: Node | None, plan: LayerPlan) -> None:
         plan.gemm_flops_per_token += 2.0 * node.n * node.k
         plan.dense_bytes += node.n * node.k * self.weight_bytes(node)
-        self.hold(node, plan)
+        plan.stored_bytes += node.n * node.k * self.stored_bytes(node)
         plan.kernels += 1
         column = node.k == self.hidden_size and node.n != self.hidden_size
         if column and previous is not None and previous.op == "GEMM":
@@ -241,21 +238,6 @@ class _Planner:
                 plan.gemms[-1] = GemmPlan(last.n + node.n, last.k, True)
                 return
         plan.gemms.append(GemmPlan(node.n, node.k, column))
-
-    def hold(self, node: Node, plan: LayerPlan) -> None:
-        """Add a matrix to what memory holds (vllm/model_executor/models/deepseek_v2.py at v0.31.0)."""
-        stored = node.n * node.k * self.stored_bytes(node)
-        if self.engine_weights and (node.role in REPLICATED_ROLES or node.role.startswith("index_")):
-            plan.replicated_bytes += stored
-        else:
-            plan.stored_bytes += stored
-        if self.engine_weights and node.role == ABSORBED_ROLE:
-            plan.stored_bytes += node.n * node.k * ACTIVATION_BYTES
-
-    def hold_router(self, node: Node, nodes: list[Node], plan: LayerPlan) -> None:
-        """The router that a graph leaves out: 16 bits, whole on every rank."""
-        if self.engine_weights and not any(other.role == "router" for other in nodes):
-            plan.replicated_bytes += node.experts * self.hidden_size * ACTIVATION_BYTES
 
     def grouped_gemm(self, node: Node, plan: LayerPlan) -> None:
         width = self.weight_bytes(node)
@@ -311,12 +293,6 @@ class _Planner:
         plan.collectives += launched
         plan.kernels += len(launched)
 
-
-REPLICATED_ROLES = frozenset({"router", "qkv_a_proj", "q_a_proj", "kv_a_proj", "kv_a_proj_with_mqa", "fused_wqa_wkv"})
-"""Matrices that the engine keeps whole on every rank, beside those of indexers, by the roles that graphs give them."""
-
-ABSORBED_ROLE = "kv_b_proj"
-"""The up-projection of the latent, of which the engine keeps a copy multiplied into queries and outputs."""
 
 EMIT: dict[str, Callable[[Layout], bool]] = {
     "": lambda layout: True,

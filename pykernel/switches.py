@@ -23,9 +23,10 @@ class LawSwitches:
         `sixteen_bit` takes 2 bytes at least, as the engine does.
     communicator_before_snapshot : the communicator's buffers and the engine's workspace are held before the engine
         takes its budget; otherwise they count as fixed bytes inside it.
-    engine_weights : routers and the down-projections of latent attention and indexers are whole on every rank, and
-        latent attention keeps its absorbed matrices as a 16-bit copy, as the engine does; otherwise tensor
-        parallelism divides every matrix of the graph, and there is nothing beside them.
+    engine_weights : a rank holds the matrices that measured laws say its steps read, with the formats and copies of
+        the engine (whole routers, down-projections and, on shares of tokens, shared experts; the queries of other
+        ranks; projections that a graph leaves out), and beside them what no step reads; otherwise tensor parallelism
+        divides every matrix of the graph, and there is nothing beside them.
     measured : every kernel is priced by a law fitted to measurements of it, and where the published descriptions and
         the engine differ, the engine's way is taken.
     engine : whose host constants measured laws use, `vllm`, `trtllm` or `sglang`; nothing else follows it.

@@ -11,7 +11,9 @@ from pykernel.errors import RefusedError
 from pykernel.explain import Term
 from pykernel.kernel import Kernel
 from pykernel.measured.engine_way import engine_inputs, own_all_reduce_bytes
+from pykernel.measured.formats import STORED_BYTES
 from pykernel.measured.laws import host_constants
+from pykernel.measured.operations import operations_of
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
@@ -201,6 +203,15 @@ def test_replicated_queries_are_projected_for_all_ranks() -> None:
     assert flops(calibrated) - flops(gathered) == pytest.approx(78 * 2.0 * 8 * 64 * 256 / 8 * 2048)
 
 
+def test_replicated_queries_are_held_for_all_ranks() -> None:
+    calibrated = Kernel(sharing("glm-5.2-b300-tp8"), switches=CALIBRATED)
+    gathered = Kernel(sharing("glm-5.2-b300-tp8", dcp_q_replicate=False), switches=CALIBRATED)
+    # Each rank of a pair has the 8 heads of the other too: 256 wide from 2048; and beside its own absorbed keys those
+    # of both, 192 wide from a latent of 512. All in 16 bits, in 78 layers.
+    other, keys = 8 * 256 * 2048 * 2, 16 * 192 * 512 * 2
+    assert calibrated.fixed_bytes().weights - gathered.fixed_bytes().weights == 78 * (other + keys)
+
+
 def test_other_latent_models_gather_queries_unless_stated() -> None:
     described = Kernel(sharing(DEEPSEEK), switches=CALIBRATED)
     found = {term.what for term in terms(described, 8, "")}
@@ -237,6 +248,23 @@ def test_matrices_are_stored_and_replicated_as_the_engine_loads_them() -> None:
     assert by_shape[24576 / 8, 1536] == "fp8_block"
 
 
+def test_queries_from_the_hidden_state_and_the_output_are_divided_whatever_their_shape() -> None:
+    """DeepSeek-V2-Lite projects queries without a narrow step, and its heads are as wide as the hidden state."""
+    inputs = pykernel.open_inputs("deepseek-v2-lite-h100-tp1")
+    inputs.deployment.pools[0].parallel.tp = 2
+    shapes = {(matrix.n, matrix.k) for layer in measured(inputs).layers for matrix in layer.matrices}
+    assert {(3072 / 2, 2048), (2048, 2048 / 2), (576, 2048)} <= shapes  # queries, output; the latent, whole
+
+
+def test_formats_do_not_depend_on_how_many_ranks_there_are_to_reduce() -> None:
+    """A dense layer of a 4-bit mixture: its attention stays at 16 bits, its MLP does not."""
+    inputs = pykernel.open_inputs("deepseek-v3-b200-fp4-tp4")
+    for tp in (1, 4):
+        inputs.deployment.pools[0].parallel.tp = tp
+        dense = next(layer for layer in measured(inputs).layers if not layer.experts)
+        assert [matrix.format for matrix in dense.matrices] == ["bf16"] * 4 + ["nvfp4"] * 2
+
+
 def test_an_indexer_projects_all_its_heads_on_every_rank() -> None:
     plan = measured(pykernel.open_inputs("glm-5.2-fp8-h200-tp8"))
     assert any((matrix.n, matrix.k) == (4096, 2048) for layer in plan.layers for matrix in layer.matrices)
@@ -257,6 +285,24 @@ def test_a_recurrent_mixer_is_projected_into_though_its_graph_leaves_that_out(
     mixer = next(layer for layer in measured(pykernel.open_inputs(scenario)).layers if layer.recurrent)
     first = mixer.matrices[: len(projections)]
     assert [(matrix.n, matrix.k, matrix.format) for matrix in first] == projections
+
+
+@pytest.mark.parametrize("scenario", [DEEPSEEK, "nemotron-3-ultra-h100-tp8-mtp", "minimax-m2.5-b200-fp4-tp2-ep4-dp2"])
+def test_a_rank_holds_the_weights_that_its_steps_read(scenario: str) -> None:
+    inputs = pykernel.open_inputs(scenario)
+    operations = operations_of(inputs, CALIBRATED)
+    plan, own = operations.plan, operations.measured
+    assert own.head is not None and operations.resolved.experts is not None
+    # The embedding at 16 bits, over the ranks as the output projection, of which a step reads single rows.
+    read = 2 * own.head.n * own.head.k * own.head.weight_bytes
+    for layer, kernels in zip((*plan.layers, *plan.draft_layers), (*own.layers, *own.draft_layers), strict=True):
+        read += layer.count * sum(matrix.n * matrix.k * matrix.weight_bytes for matrix in kernels.matrices)
+        for routed, one in zip(layer.experts, kernels.experts, strict=True):
+            local = operations.resolved.experts.local(routed.experts)
+            read += layer.count * local * one.matrices * one.hidden * one.width * STORED_BYTES[one.format]
+    # Beside them the up-projection of latents, of which steps read the absorbed copies: 61 layers, a byte a parameter.
+    unread = 61 * 32768 * 512 / 8 if scenario == DEEPSEEK else 0
+    assert Kernel(inputs, switches=CALIBRATED).fixed_bytes().weights == int(read + unread)
 
 
 # ---- host ----------------------------------------------------------------------------------------------------------

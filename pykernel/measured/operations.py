@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pykernel.documents import Chip, Inputs
 from pykernel.measured.engine_way import engine_inputs, engine_plan, replicates_queries, runs_flash_attention_2
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
+from pykernel.measured.weights import holding
 from pykernel.plan import Plan, make_plan
 from pykernel.resolve import Resolved, resolve
 from pykernel.resolve.disclosures import without_step_laws
@@ -46,6 +47,8 @@ def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
         windowed_heads_alone=runs_flash_attention_2(inputs.chip, resolved),
         query_copies=resolved.layout.dcp if replicated else 1,
     )
+    if switches.engine_weights:
+        plan = holding(plan, measured, resolved.experts)
     return Operations(resolved, plan, measured, tuple(_captured(resolved, inputs.chip)))
 
 

@@ -87,7 +87,7 @@ class MeasuredRecurrent:
 @dataclass(slots=True)
 class MeasuredLayer:
     """One kind of layer; same order and counts as the layers of the plain plan. `blocks` are a mixer and an MLP, or one
-    of them where each is a layer of its own."""
+    of them where each is a layer of its own; `unread_bytes` are weights of a rank beside those that its steps read."""
 
     matrices: list[Matrix] = field(default_factory=list)
     attention: MeasuredAttention | None = None
@@ -95,6 +95,7 @@ class MeasuredLayer:
     experts: list[MeasuredExperts] = field(default_factory=list)
     recurrent: MeasuredRecurrent | None = None
     blocks: int = 2
+    unread_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,10 @@ def make_measured_plan(
     )
 
 
+QUERY_ROLES = frozenset({"q_b_proj", "q_proj"})
+"""Projections to the queries of latent attention, which ranks divide by heads whatever their input is."""
+
+
 def blocks_of(kind: StackKind) -> int:
     """How many of a mixer and an MLP a layer has; each ends with its reduction."""
     return min(max(sum(node.op in ("AllReduce", "ReduceScatter") for node in kind.kind.nodes), 1), 2)
@@ -152,12 +157,14 @@ class _Planner:
         in_mixer = True
         latent = kind.primary is not None and kind.primary.kind in LATENT_KINDS
         for node in kind.kind.nodes:
+            if node.op in ("AllReduce", "ReduceScatter") or node.op == "GroupedGEMM":
+                in_mixer = False  # also where one rank has nothing to reduce
             if not EMIT[node.emit](self.resolved.layout):
                 continue
-            if node.op in ("AllReduce", "ReduceScatter") or node.op == "GroupedGEMM":
-                in_mixer = False
             if node.op == "GEMM":
-                layer.matrices.append(self.gemm(node, in_mixer, latent))
+                matrix = self.gemm(node, in_mixer, latent)
+                layer.matrices.append(matrix)
+                layer.unread_bytes += self.unread(node, matrix, in_mixer, kind)
             elif node.op == "GroupedGEMM":
                 self.grouped(node, layer)
             elif node.op == "Attention" and node is kind.primary:
@@ -172,16 +179,35 @@ class _Planner:
 
     def gemm(self, node: Node, in_mixer: bool, latent: bool) -> Matrix:
         stored = self.formats.stored(node, in_mixer)
-        if latent and in_mixer and (node.k == self.hidden or node.role.startswith("index")):
+        if latent and in_mixer and node.role in QUERY_ROLES:
+            return self.matrix(node.n / self.tp * self.query_copies, node.k, stored)
+        down = node.k == self.hidden != node.n
+        if latent and in_mixer and (down or node.role.startswith("index")):
             return self.matrix(node.n, node.k, stored)  # latent down-projections and indexers are replicated
         if latent and in_mixer and node.k < self.hidden and node.role == "kv_b_proj":
             stored = "bf16"  # absorbed into the query and the output as 16-bit copies
-        if latent and in_mixer and node.role == "q_b_proj":
-            return self.matrix(node.n / self.tp * self.query_copies, node.k, stored)
         column = node.n != self.hidden and (node.k == self.hidden or (latent and in_mixer))
         if column:
             return self.matrix(node.n / self.tp, node.k, stored)
         return self.matrix(node.n, node.k / self.tp, stored)
+
+    def unread(self, node: Node, matrix: Matrix, in_mixer: bool, kind: StackKind) -> float:
+        """Bytes that a rank holds of a matrix and its steps do not read.
+
+        Half of an fp32 one, which is priced at 16 bits; the up-projection of a latent, whose absorbed copies are read;
+        the key half of those copies once more for the queries of other ranks (vllm mla_attention.py).
+        """
+        if node.weight_dtype == "fp32":
+            return matrix.n * matrix.k * (STORED_BYTES["fp32"] - matrix.weight_bytes)
+        primary = kind.primary
+        if primary is None or primary.kind not in LATENT_KINDS or node.role != "kv_b_proj":
+            return 0.0
+        held = matrix.n * matrix.k * STORED_BYTES[self.formats.stored(node, in_mixer)]
+        if self.query_copies > 1:
+            queries = sum(other.n for other in kind.nodes("GEMM") if other.role in QUERY_ROLES)
+            keys = queries - primary.n_q * primary.qk_rope_head_dim
+            held += keys / self.tp * self.query_copies * matrix.k * ACTIVATION_BYTES
+        return held
 
     def grouped(self, node: Node, layer: MeasuredLayer) -> None:
         stored = self.formats.stored(node, in_mixer=False)

@@ -19,8 +19,9 @@ STORED = {
 SERVED_AS = {"fp8": "fp8", "nvfp4": "nvfp4", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4"}
 
 
-DOWN_PROJECTIONS = ("qkv_a_proj", "kv_a_proj", "fused_wqa_wkv")
+DOWN_PROJECTIONS = ("qkv_a_proj", "kv_a_proj", "fused_wqa_wkv", "compressor_fused_wkv_wgate")
 """Of latent attention, as the graphs of the catalog name them; the engine keeps them whole on every rank."""
+FOUR_BITS = ("nvfp4", "mxfp4", "int4")
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,27 @@ def width(graph: ModelGraph, quantization: str, node: Node) -> Fraction:
 def weight_tensors(graph: ModelGraph, quantization: str, ranks: Ranks, engine: bool) -> list[Tensor]:
     """Every matrix of the stack, the head and the embedding; as the engine holds them where `engine` says so."""
     kinds = {kind.id: kind for kind in graph.layer_kinds}
+    served = SERVED_AS.get(quantization, graph.global_.weight_dtype)
+    narrow = engine and served in FOUR_BITS and any(node.experts for kind in kinds.values() for node in kind.nodes)
     tensors = []
     for id_, layers in Counter(graph.stack.layers()).items():
-        for node in kinds[id_].nodes:
+        latent = any(node.kind in ("mla", "sparse_mla") and not node.role for node in kinds[id_].nodes)
+        in_mixer = True
+        for place, node in enumerate(kinds[id_].nodes):
             name = f"{layers} x {id_}.{node.role}"
+            in_mixer = in_mixer and node.op not in ("AllReduce", "GroupedGEMM")
+            each = width(graph, quantization, node)
+            if narrow and in_mixer and not node.weight_dtype:
+                each = Fraction(2)  # a mixture in 4 bits keeps what is around attention at 16
             if node.op == "GEMM":
-                tensors += matrices(name, node, layers * width(graph, quantization, node), ranks, engine, layers)
+                tensors += matrices(name, node, layers * each, ranks, engine and latent, layers)
             elif node.op == "GroupedGEMM":
-                tensors += experts(name, node, layers * width(graph, quantization, node), ranks)
+                tensors += experts(name, node, layers, each, ranks, engine, node.weight_dtype or served)
                 if engine and node.role != "shared_experts":
                     router = Fraction(layers * node.experts * graph.global_.hidden_size * 2)
                     tensors.append(Tensor(f"{name}.router", router, replicated(ranks)))
+            elif engine and node.op == "RecurrentUpdate" and kinds[id_].nodes[place - 1].op != "GEMM":
+                tensors += mixer_inputs(name, node, graph.global_.hidden_size, each, ranks, layers)
     vocabulary = graph.global_.vocab_size * graph.global_.hidden_size
     head = next(node for node in graph.head if node.op == "GEMM")
     assert head.n * head.k == vocabulary
@@ -91,20 +102,41 @@ def weight_tensors(graph: ModelGraph, quantization: str, ranks: Ranks, engine: b
     return tensors
 
 
-def matrices(name: str, node: Node, bytes_each: Fraction, ranks: Ranks, engine: bool, layers: int) -> list[Tensor]:
-    down = engine and (node.role in DOWN_PROJECTIONS or node.role.startswith("index_"))
+def mixer_inputs(name: str, node: Node, hidden: int, bytes_each: Fraction, ranks: Ranks, layers: int) -> list[Tensor]:
+    """The projections into a mixer that a graph leaves out; a rank that has no group to itself has a copy of one."""
+    if node.recurrent_kind == "mamba2":
+        inner = Fraction(2 * node.intermediate_size * hidden * layers) * bytes_each
+        keys = Fraction(2 * node.state_size * hidden * layers) * bytes_each
+        groups = (max(Fraction(node.n_groups, ranks.tp), Fraction(1)),) * ranks.count
+        return [Tensor(f"{name}.inner", inner, divided(ranks)), Tensor(f"{name}.keys", keys, groups)]
+    wide = (node.intermediate_size + node.n_heads * node.state_size) * hidden * layers * bytes_each
+    gates = Fraction(2 * node.n_heads * hidden * layers * 2)  # a step and a decay for each head, at 16 bits
+    return [Tensor(f"{name}.wide", wide, divided(ranks)), Tensor(f"{name}.gates", gates, divided(ranks))]
+
+
+def matrices(name: str, node: Node, bytes_each: Fraction, ranks: Ranks, latent: bool, layers: int) -> list[Tensor]:
+    down = latent and (node.role in DOWN_PROJECTIONS or node.role.startswith("index_"))
     tensors = [Tensor(name, node.n * node.k * bytes_each, replicated(ranks) if down else divided(ranks))]
-    if engine and node.role == "kv_b_proj":
+    if latent and node.role == "kv_b_proj":
         tensors.append(Tensor(f"{name}.absorbed", Fraction(layers * node.n * node.k * 2), divided(ranks)))
     return tensors
 
 
-def experts(name: str, node: Node, bytes_each: Fraction, ranks: Ranks) -> list[Tensor]:
+def experts(
+    name: str, node: Node, layers: int, width_each: Fraction, ranks: Ranks, engine: bool, stored: str
+) -> list[Tensor]:
     """Each expert as a tensor of its own, dealt out in runs, the first ranks taking one more where it is uneven."""
     matrices_each = 3 if node.gated else 2
+    bytes_each = shared_each = layers * width_each
+    if engine and stored in ("mxfp4", "int4"):
+        shared_each = Fraction(layers * 2)  # the checkpoints of these formats leave shared experts at 16 bits
+    if engine and stored == "int4":
+        bytes_each = layers * Fraction(17, 32)  # groups of 32
+    # Under sequence parallelism every rank runs whole shared experts, on its share of the tokens.
+    sequence_parallel = engine and ranks.experts_whole and ranks.tp > 1 and ranks.dp > 1
+    everywhere = replicated(ranks) if sequence_parallel else divided(ranks)
     if node.role == "shared_experts":  # a node of its own, which every token visits
-        everyone = matrices_each * node.experts * node.n * node.k * bytes_each
-        return [Tensor(name, everyone, divided(ranks))]
+        return [Tensor(name, matrices_each * node.experts * node.n * node.k * shared_each, everywhere)]
     one = matrices_each * node.n * (node.latent_size or node.k) * bytes_each
     slices = (Fraction(1, ranks.count),) * ranks.count
     physical = node.experts + ranks.redundant
@@ -116,8 +148,8 @@ def experts(name: str, node: Node, bytes_each: Fraction, ranks: Ranks) -> list[T
             shares = tuple(Fraction(rank == owners[expert]) for rank in range(ranks.count))
         tensors.append(Tensor(f"{name}.{expert}", one, shares))
     if node.shared_experts:
-        size = matrices_each * (node.shared_intermediate_size or node.n) * node.k * node.shared_experts * bytes_each
-        tensors.append(Tensor(f"{name}.shared", size, divided(ranks)))
+        size = matrices_each * (node.shared_intermediate_size or node.n) * node.k * node.shared_experts * shared_each
+        tensors.append(Tensor(f"{name}.shared", size, everywhere))
     return tensors
 
 

@@ -14,6 +14,7 @@ from pykernel.documents import Chip, Engine, Inputs, ModelGraph
 from pykernel.measured.laws import PCIE_GBPS
 from pykernel.plan import LayerPlan, Plan
 from pykernel.resolve import Resolved
+from pykernel.resolve.caches import aligned_block, entry_bytes
 from pykernel.resolve.engine import data_center_blackwell, pre_hopper
 from pykernel.resolve.layout import Layout, wants_custom_all_reduce
 from pykernel.resolve.model_facts import LATENT_KINDS
@@ -97,6 +98,19 @@ def engine_plan(plan: Plan, resolved: Resolved, chip: Chip, model: ModelGraph, r
         return layers
 
     return replace(plan, layers=adapted(plan.layers), draft_layers=adapted(plan.draft_layers))
+
+
+def with_padded_states(resolved: Resolved, model: ModelGraph) -> Resolved:
+    """A page of recurrent state takes as much as the page of attention that the engine raises to hold it, because both
+    come from one pool (`_align_hybrid_block_size` in vllm/platforms/interface.py at v0.31.0)."""
+    facts, settings, caches = resolved.facts, resolved.settings, resolved.caches
+    if model.caches or not facts.attentions or settings.recurrent_cache_mode == "all":
+        return resolved  # stated sizes are final, and nothing is raised where every block has a state
+    layout, precision = resolved.layout, resolved.precision
+    token = max(entry_bytes(node, layout.tp, precision) for node in facts.attentions)
+    page = token * aligned_block(settings.block_size, facts, layout, precision, settings.draft_tokens)
+    groups = [replace(group, entry_bytes=page) if group.kind == "state" else group for group in caches.groups]
+    return replace(resolved, caches=replace(caches, groups=tuple(groups)))
 
 
 def _without_queries(collectives: list[CollectivePlan]) -> list[CollectivePlan]:

@@ -9,7 +9,13 @@ import copy
 from dataclasses import dataclass, replace
 
 from pykernel.documents import Chip, Inputs
-from pykernel.measured.engine_way import engine_inputs, engine_plan, replicates_queries, runs_flash_attention_2
+from pykernel.measured.engine_way import (
+    engine_inputs,
+    engine_plan,
+    replicates_queries,
+    runs_flash_attention_2,
+    with_padded_states,
+)
 from pykernel.measured.plan import MeasuredPlan, make_measured_plan
 from pykernel.measured.weights import holding
 from pykernel.plan import Plan, make_plan
@@ -38,6 +44,7 @@ def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     stated, inputs = inputs, engine_inputs(inputs)
     resolved = _told(resolve(inputs), stated)
     assert inputs.model is not None and inputs.chip is not None
+    resolved = with_padded_states(resolved, inputs.model)
     replicated = replicates_queries(stated)
     plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, inputs.model, replicated)
     measured = make_measured_plan(

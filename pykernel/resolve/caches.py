@@ -18,8 +18,8 @@ SHARDED_KINDS = frozenset({"gqa", "mla", "sparse_mla"})
 """Attention kinds whose cache decode-context ranks divide; one layer of another kind leaves a whole model undivided."""
 
 _INDEXER_SCALE_GROUP = 128  # elements of an indexer's key to one fp32 scale, in the DeepSeek-V3.2 family
-_LATENT_ALIGNMENT = 128
-"""Least tokens by which the engine grows the page of a hybrid with latent attention."""
+_ALIGNMENT, _LATENT_ALIGNMENT = 16, 128
+"""Least tokens by which the engine grows the page of a hybrid, and of one with latent attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def aligned_block(block: int, facts: ModelFacts, layout: Layout, precision: Prec
     if not mixers or not facts.attentions:
         return block
     page = max(recurrent_page_bytes(node, layout.tp, precision, draft_tokens) for node in mixers)
-    step = max(block, _LATENT_ALIGNMENT) if facts.latent else block
+    step = max(block, _LATENT_ALIGNMENT if facts.latent else _ALIGNMENT)
     token = max(entry_bytes(node, layout.tp, precision) for node in facts.attentions)
     return max(block, step * int(-(-page // (step * token))))
 

@@ -247,6 +247,8 @@ def state(node: Node, tp: int = 1, **engine: object) -> int:
 
 NEMOTRON = mixer("mamba2", 256, 128, n_groups=8, conv_kernel=4, intermediate_size=16_384, state_dtype="fp32")
 QWEN35 = mixer("gdn", 64, 128, conv_kernel=4, intermediate_size=12_288, state_dtype="fp32")
+QWEN3_NEXT = mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192)
+KIMI_LINEAR = mixer("kda", 32, 128, conv_kernel=4, state_dtype="fp32")
 PAGES = [
     # By hand: (K - 1) rows of the convolution at 2 bytes, and heads x width x state at the stated width.
     (NEMOTRON, 1, 3 * (16_384 + 2 * 8 * 128) * 2 + 256 * 64 * 128 * 4, 8_499_200),
@@ -254,10 +256,10 @@ PAGES = [
     (NEMOTRON, 16, 3 * (16_384 + 2 * 16 * 128) // 16 * 2 + 16 * 64 * 128 * 4, 531_968),  # a group a rank, not half
     (QWEN35, 4, 3 * 12_288 // 4 * 2 + 16 * 128 * 128 * 4, 1_067_008),
     # Worked in vLLM 0.31.0: Qwen3-Next and Kimi-Linear.
-    (mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192), 1, 49_152 + 1_048_576, 1_097_728),
-    (mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192), 8, 6_144 + 131_072, 137_216),
-    (mixer("kda", 32, 128, conv_kernel=4, state_dtype="fp32"), 1, 73_728 + 2_097_152, 2_170_880),
-    (mixer("kda", 32, 128, conv_kernel=4, state_dtype="fp32"), 8, 9_216 + 262_144, 271_360),
+    (QWEN3_NEXT, 1, 49_152 + 1_048_576, 1_097_728),
+    (QWEN3_NEXT, 8, 6_144 + 131_072, 137_216),
+    (KIMI_LINEAR, 1, 73_728 + 2_097_152, 2_170_880),
+    (KIMI_LINEAR, 8, 9_216 + 262_144, 271_360),
     (mixer("kda", 32, 128), 1, 32 * 128 * 128 * 2, 1_048_576),  # without a convolution
 ]
 
@@ -306,11 +308,11 @@ def test_checkpointed_state_grows_with_the_sequence() -> None:
 @pytest.mark.parametrize(
     ("mixed", "attention", "tp", "block"),
     [  # worked in vLLM 0.31.0
-        (mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192), gqa(16, 2, 256), 1, 544),
-        (mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192), gqa(16, 2, 256), 4, 272),
-        (mixer("gdn", 32, 128, conv_kernel=4, intermediate_size=8192), gqa(16, 2, 256), 8, 144),
-        (mixer("kda", 32, 128, conv_kernel=4, state_dtype="fp32"), latent(32), 1, 1920),
-        (mixer("kda", 32, 128, conv_kernel=4, state_dtype="fp32"), latent(32), 8, 256),
+        (QWEN3_NEXT, gqa(16, 2, 256), 1, 544),
+        (QWEN3_NEXT, gqa(16, 2, 256), 4, 272),
+        (QWEN3_NEXT, gqa(16, 2, 256), 8, 144),
+        (KIMI_LINEAR, latent(32), 1, 1920),
+        (KIMI_LINEAR, latent(32), 8, 256),
     ],
 )
 def test_an_unstated_block_of_a_hybrid_grows_until_it_holds_a_state(
@@ -323,6 +325,36 @@ def test_an_unstated_block_of_a_hybrid_grows_until_it_holds_a_state(
     assert assumed["block_size"].startswith(f"{block}: not stated; ") and "recurrent" in assumed["block_size"]
     stated_size = pykernel.new(stating(inputs, block_size=16))
     assert stated_size.max_tokens_for(stated_size.sequence_variable_bytes(1)) == 16
+
+
+@pytest.mark.parametrize("block", [0, 1, 16])
+@pytest.mark.parametrize(
+    ("mixed", "attention", "tp", "page"),
+    [  # worked in vLLM 0.31.0
+        (QWEN3_NEXT, gqa(16, 2, 256), 1, 1_114_112),
+        (QWEN3_NEXT, gqa(16, 2, 256), 4, 278_528),
+        (QWEN3_NEXT, gqa(16, 2, 256), 8, 147_456),
+        (KIMI_LINEAR, latent(32), 1, 2_211_840),
+        (KIMI_LINEAR, latent(32), 8, 294_912),
+    ],
+)
+def test_calibrated_pads_a_state_to_the_page_of_attention(
+    mixed: Node, attention: Node, tp: int, page: int, block: int
+) -> None:
+    """Also where a smaller block is stated, which the engine raises; `blis` keeps the published size of a state."""
+    inputs = spread(on_hopper(model((3, [mixed]), (1, [attention]), block_size=block)), tp=tp)
+    kernel, published = pykernel.new(inputs, model="calibrated"), pykernel.new(inputs)
+    assert kernel.sequence_fixed_bytes() == 3 * 2 * page > published.sequence_fixed_bytes()
+    assert kernel.sequence_variable_bytes(5000) == published.sequence_variable_bytes(5000)
+
+
+def test_calibrated_pads_nothing_without_a_page_of_attention_to_pad_to() -> None:
+    alone = on_hopper(model((3, [KIMI_LINEAR])))
+    checkpoints = on_hopper(stating(hybrid(), mamba_cache_mode="all"))
+    for inputs in (alone, checkpoints, stated()):
+        kernel, published = pykernel.new(inputs, model="calibrated"), pykernel.new(inputs)
+        assert kernel.sequence_fixed_bytes() == published.sequence_fixed_bytes()
+        assert kernel.sequence_variable_bytes(5000) == published.sequence_variable_bytes(5000)
 
 
 @pytest.mark.parametrize("name", ["latent", "grouped heads", "windows", "compressed"])

@@ -174,10 +174,10 @@ def held_int64(name: str, value: int) -> int:
 
 
 def encoded(name: str, text: str) -> bytes:
-    """A text as the core takes it."""
+    """A name as the core takes it. One with a NUL, at which C would stop reading, becomes "", which names nothing."""
     if not isinstance(text, str):
         raise ArgumentError(f"{name} is {text!r}, accepted is a string")
-    return text.encode(errors="replace")
+    return b"" if "\0" in text else text.encode(errors="surrogatepass")
 
 
 def place(name: str, placement: Placement) -> Any:

@@ -54,7 +54,7 @@ def test_a_transfer_takes_its_latency_or_its_bytes_at_the_shared_rate(
     assert deepseek().tier_time_ns(tier, direction, size, depth) == ns
 
 
-@pytest.mark.parametrize("name", ["", "CPU_DRAM", "cpu_dram ", "tape"])
+@pytest.mark.parametrize("name", ["", "CPU_DRAM", "cpu_dram ", "tape", "cpu_dram\0", "cpu_dram\0tape", "\ud800"])
 def test_a_tier_that_does_not_exist_is_never_reached(name: str) -> None:
     assert deepseek().tier_time_ns(name, Direction.TO_TIER, 1, 1) == INT64_MAX
 

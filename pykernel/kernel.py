@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,7 @@ def _plain(inputs: Inputs, switches: LawSwitches) -> Spec:
 
         engine = operations_of(inputs, switches)
         plan = holding(plan, engine.measured, engine.resolved.experts)
+        resolved = replace(resolved, caches=engine.resolved.caches)
     return Spec(plan, resolved, switches, _names(inputs))
 
 

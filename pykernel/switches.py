@@ -25,8 +25,9 @@ class LawSwitches:
         takes its budget; otherwise they count as fixed bytes inside it.
     engine_weights : a rank holds the matrices that measured laws say its steps read, with the formats and copies of
         the engine (whole routers, down-projections and, on shares of tokens, shared experts; the queries of other
-        ranks; projections that a graph leaves out), and beside them what no step reads; otherwise tensor parallelism
-        divides every matrix of the graph, and there is nothing beside them.
+        ranks; projections that a graph leaves out), and beside them what no step reads; recurrent state is padded to a
+        page of attention. Otherwise tensor parallelism divides every matrix of the graph, there is nothing beside them,
+        and a state takes what it is.
     measured : every kernel is priced by a law fitted to measurements of it, and where the published descriptions and
         the engine differ, the engine's way is taken.
     engine : whose host constants measured laws use, `vllm`, `trtllm` or `sglang`; nothing else follows it.

@@ -44,7 +44,8 @@ def operations_of(inputs: Inputs, switches: LawSwitches) -> Operations:
     stated, inputs = inputs, engine_inputs(inputs)
     resolved = _told(resolve(inputs), stated)
     assert inputs.model is not None and inputs.chip is not None
-    resolved = with_padded_states(resolved, inputs.model)
+    if switches.engine_weights:
+        resolved = with_padded_states(resolved, inputs.model)
     replicated = replicates_queries(stated)
     plan = engine_plan(make_plan(inputs.model, resolved, switches), resolved, inputs.chip, inputs.model, replicated)
     measured = make_measured_plan(

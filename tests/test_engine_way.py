@@ -265,6 +265,13 @@ def test_formats_do_not_depend_on_how_many_ranks_there_are_to_reduce() -> None:
         assert [matrix.format for matrix in dense.matrices] == ["bf16"] * 4 + ["nvfp4"] * 2
 
 
+def test_the_gate_of_an_output_is_divided_though_it_is_projected_with_the_latents() -> None:
+    """Kimi-K3: 96 heads of 128 over 8 ranks, behind 1,536 + 576 outputs for the latents."""
+    plan = measured(pykernel.open_inputs("kimi-k3-b300-tp8"))
+    latent = next(layer for layer in plan.layers if layer.attention)
+    assert (latent.matrices[0].n, latent.matrices[0].k) == (2112 + 12288 / 8, 7168)
+
+
 def test_an_indexer_projects_all_its_heads_on_every_rank() -> None:
     plan = measured(pykernel.open_inputs("glm-5.2-fp8-h200-tp8"))
     assert any((matrix.n, matrix.k) == (4096, 2048) for layer in plan.layers for matrix in layer.matrices)

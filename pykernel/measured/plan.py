@@ -132,6 +132,13 @@ QUERY_ROLES = frozenset({"q_b_proj", "q_proj"})
 """Projections to the queries of latent attention, which ranks divide by heads whatever their input is."""
 
 
+def gate_width(kind: StackKind) -> int:
+    """Outputs of a down-projection that gate each head's output, as wide as what the output projection reads (Kimi-K3:
+    `fused_qkv_a_g_proj`, in 2,112 outputs for the latents and 768 of the gate on each of 16 ranks)."""
+    gated = any(node.role == "mla_output_gate" for node in kind.kind.nodes)
+    return next((node.k for node in kind.nodes("GEMM") if gated and node.role == "o_proj"), 0)
+
+
 def blocks_of(kind: StackKind) -> int:
     """How many of a mixer and an MLP a layer has; each ends with its reduction."""
     return min(max(sum(node.op in ("AllReduce", "ReduceScatter") for node in kind.kind.nodes), 1), 2)
@@ -162,7 +169,7 @@ class _Planner:
             if not EMIT[node.emit](self.resolved.layout):
                 continue
             if node.op == "GEMM":
-                matrix = self.gemm(node, in_mixer, latent)
+                matrix = self.gemm(node, in_mixer, latent, gate_width(kind))
                 layer.matrices.append(matrix)
                 layer.unread_bytes += self.unread(node, matrix, in_mixer, kind)
             elif node.op == "GroupedGEMM":
@@ -177,13 +184,15 @@ class _Planner:
                 layer.recurrent = self.recurrent(node)
         return layer
 
-    def gemm(self, node: Node, in_mixer: bool, latent: bool) -> Matrix:
+    def gemm(self, node: Node, in_mixer: bool, latent: bool, gate: int) -> Matrix:
         stored = self.formats.stored(node, in_mixer)
         if latent and in_mixer and node.role in QUERY_ROLES:
             return self.matrix(node.n / self.tp * self.query_copies, node.k, stored)
         down = node.k == self.hidden != node.n
         if latent and in_mixer and (down or node.role.startswith("index")):
-            return self.matrix(node.n, node.k, stored)  # latent down-projections and indexers are replicated
+            # Latent down-projections and indexers are replicated, the gate of the output beside them is not.
+            divided = gate if node.role == "qkv_a_proj" else 0
+            return self.matrix(node.n - divided + divided / self.tp, node.k, stored)
         if latent and in_mixer and node.k < self.hidden and node.role == "kv_b_proj":
             stored = "bf16"  # absorbed into the query and the output as 16-bit copies
         column = node.n != self.hidden and (node.k == self.hidden or (latent and in_mixer))

@@ -83,7 +83,12 @@ def weight_tensors(graph: ModelGraph, quantization: str, ranks: Ranks, engine: b
             if narrow and in_mixer and not node.weight_dtype:
                 each = Fraction(2)  # a mixture in 4 bits keeps what is around attention at 16
             if node.op == "GEMM":
-                tensors += matrices(name, node, layers * each, ranks, engine and latent, layers)
+                gate = 0
+                if engine and any(other.role == "mla_output_gate" for other in kinds[id_].nodes):
+                    gate = (
+                        12_288 if node.role == "qkv_a_proj" else 0
+                    )  # Kimi-K3: 96 heads of 128, of which ranks take theirs
+                tensors += matrices(name, node, layers * each, ranks, engine and latent, layers, gate)
             elif node.op == "GroupedGEMM":
                 tensors += experts(name, node, layers, each, ranks, engine, node.weight_dtype or served)
                 if engine and node.role != "shared_experts":
@@ -114,9 +119,13 @@ def mixer_inputs(name: str, node: Node, hidden: int, bytes_each: Fraction, ranks
     return [Tensor(f"{name}.wide", wide, divided(ranks)), Tensor(f"{name}.gates", gates, divided(ranks))]
 
 
-def matrices(name: str, node: Node, bytes_each: Fraction, ranks: Ranks, latent: bool, layers: int) -> list[Tensor]:
+def matrices(
+    name: str, node: Node, bytes_each: Fraction, ranks: Ranks, latent: bool, layers: int, gate: int
+) -> list[Tensor]:
     down = latent and (node.role in DOWN_PROJECTIONS or node.role.startswith("index_"))
-    tensors = [Tensor(name, node.n * node.k * bytes_each, replicated(ranks) if down else divided(ranks))]
+    whole = (node.n - gate) * node.k * bytes_each
+    tensors = [Tensor(name, whole, replicated(ranks) if down else divided(ranks))]
+    tensors.append(Tensor(f"{name}.gate", gate * node.k * bytes_each, divided(ranks)))
     if latent and node.role == "kv_b_proj":
         tensors.append(Tensor(f"{name}.absorbed", Fraction(layers * node.n * node.k * 2), divided(ranks)))
     return tensors

@@ -272,6 +272,19 @@ def test_the_gate_of_an_output_is_divided_though_it_is_projected_with_the_latent
     assert (latent.matrices[0].n, latent.matrices[0].k) == (2112 + 12288 / 8, 7168)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "shapes"),
+    [
+        ("nemotron-3-ultra-bf16-b300-tp8", {(2048, 8192), (8192, 2048)}),  # to and from the width of the experts
+        ("kimi-k3-b300-tp8", {(3584, 7168), (7168, 3584), (128, 7168)}),  # and the narrow step of the decays
+        ("glm-5.3-flash-h200-tp4", {(24, 16384), (128, 4096)}),  # hyper-connections
+    ],
+)
+def test_matrices_around_what_is_divided_are_whole(scenario: str, shapes: set[tuple[int, int]]) -> None:
+    plan = measured(pykernel.open_inputs(scenario))
+    assert shapes <= {(matrix.n, matrix.k) for layer in plan.layers for matrix in layer.matrices}
+
+
 def test_an_indexer_projects_all_its_heads_on_every_rank() -> None:
     plan = measured(pykernel.open_inputs("glm-5.2-fp8-h200-tp8"))
     assert any((matrix.n, matrix.k) == (4096, 2048) for layer in plan.layers for matrix in layer.matrices)

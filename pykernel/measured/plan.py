@@ -128,6 +128,15 @@ def make_measured_plan(
     )
 
 
+REPLICATED_ROLES = frozenset(
+    {
+        *("routed_expert_down_proj", "routed_expert_up_proj"),  # to and from the width of latent experts: nemotron_h.py
+        *("kda_f_a_proj", "kda_g_a_proj"),  # the narrow steps of decays and gates
+        *("hc_attn_fn", "hc_ffn_fn", "mtp_eh_proj"),  # mix what every rank has whole, and are followed by no reduction
+    }
+)
+"""Matrices of any layer that every rank keeps and runs whole (vllm/model_executor/models at v0.31.0)."""
+
 QUERY_ROLES = frozenset({"q_b_proj", "q_proj"})
 """Projections to the queries of latent attention, which ranks divide by heads whatever their input is."""
 
@@ -186,6 +195,8 @@ class _Planner:
 
     def gemm(self, node: Node, in_mixer: bool, latent: bool, gate: int) -> Matrix:
         stored = self.formats.stored(node, in_mixer)
+        if node.role in REPLICATED_ROLES:
+            return self.matrix(node.n, node.k, stored)
         if latent and in_mixer and node.role in QUERY_ROLES:
             return self.matrix(node.n / self.tp * self.query_copies, node.k, stored)
         down = node.k == self.hidden != node.n

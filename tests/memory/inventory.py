@@ -21,6 +21,8 @@ SERVED_AS = {"fp8": "fp8", "nvfp4": "nvfp4", "modelopt_fp4": "nvfp4", "mxfp4": "
 
 DOWN_PROJECTIONS = ("qkv_a_proj", "kv_a_proj", "fused_wqa_wkv", "compressor_fused_wkv_wgate")
 """Of latent attention, as the graphs of the catalog name them; the engine keeps them whole on every rank."""
+WHOLE = ("routed_expert_down_proj", "routed_expert_up_proj", "kda_f_a_proj", "kda_g_a_proj", "hc_attn_fn", "hc_ffn_fn")
+"""Of any layer, the same."""
 FOUR_BITS = ("nvfp4", "mxfp4", "int4")
 
 
@@ -88,7 +90,10 @@ def weight_tensors(graph: ModelGraph, quantization: str, ranks: Ranks, engine: b
                     gate = (
                         12_288 if node.role == "qkv_a_proj" else 0
                     )  # Kimi-K3: 96 heads of 128, of which ranks take theirs
-                tensors += matrices(name, node, layers * each, ranks, engine and latent, layers, gate)
+                if engine and node.role in WHOLE:
+                    tensors.append(Tensor(name, layers * node.n * node.k * each, replicated(ranks)))
+                else:
+                    tensors += matrices(name, node, layers * each, ranks, engine and latent, layers, gate)
             elif node.op == "GroupedGEMM":
                 tensors += experts(name, node, layers, each, ranks, engine, node.weight_dtype or served)
                 if engine and node.role != "shared_experts":

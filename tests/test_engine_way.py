@@ -334,4 +334,4 @@ def test_a_rank_holds_the_weights_that_its_steps_read(scenario: str) -> None:
 def test_a_mixer_or_an_mlp_that_is_a_layer_of_its_own_takes_half_a_layer_of_the_host(scenario: str, whole: int) -> None:
     _, calibrated = both(pykernel.open_inputs(scenario))
     step = calibrated.step_time(pykernel.Batch([pykernel.Request(1, 999, 1)]))
-    assert step.per_resource_ns["host"] == pytest.approx(host_constants("vllm").values["layer"] * 1e3 * whole, abs=1)
+    assert step.per_resource_ns["host"] == pytest.approx(host_constants("vllm").values["layer"] * 1e3 * whole, abs=2)

@@ -12,7 +12,7 @@ from pykernel.laws.checking import REPRESENTATIVE, Report, Skip, Violation, chec
 from pykernel.laws.handoffs import PDCase, check_links_agree, check_pd_transfer, pd_cases, test_pd_transfer
 from pykernel.laws.law import ADVICE, CAPABILITIES, CONTRACT, LAWS, MODEL, Law, put_in_order
 
-_MODULES = "purity step batch work memory sequences bounded transfers handover accessors provenance crossing"
+_MODULES = "purity step batch work memory sequences bounded transfers handover accessors provenance crossing placement"
 for _module in _MODULES.split():
     import_module(f"pykernel.laws.{_module}")  # each enters its laws
 put_in_order()

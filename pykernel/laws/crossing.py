@@ -1,17 +1,17 @@
-"""Laws K: what several methods say of one thing, and what a price says of where ranks are. All of the BLIS model."""
+"""Laws K: what several methods say of one thing, and what a price says of collectives. All of the BLIS model."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 from pykernel.batch import Batch
 from pykernel.documents import Inputs
+from pykernel.documents.graph import LayerKind, Node, Stack
 from pykernel.laws.batches import equal
-from pykernel.laws.law import MODEL, Refused, Skipped, law
+from pykernel.laws.law import MODEL, Skipped, law
 from pykernel.laws.subject import Priced, Subject, settle, unbounded
 
 
@@ -124,97 +124,41 @@ def _times_ten(name: str) -> Callable[[Inputs], None]:
 
 
 @_k(
-    "K4",
-    "The network between nodes is used just where a group of ranks leaves its node, ranks counted tensor first, then "
-    "prefill context, then data.",
-    "nodes of 4 and 8 GPUs, tp 1 to 8, pcp 1 to 4, dp 1 and 2, every dcp that these admit",
-)
-def groups_leave_nodes(subject: Subject) -> Iterator[str]:
-    documents = subject.given
-    if documents.chip.gpus_per_rack and documents.chip.intra_rack_bw_gbps:
-        raise Skipped("nodes of a rack share links of their own")
-    routed = any(node.experts for kind in documents.model.layer_kinds for node in kind.nodes)
-    for node, tp, pcp, dp in product((4, 8), (1, 2, 4, 8), (1, 2, 4), (1, 2)):
-        for dcp in sorted({1, pcp, tp * pcp}):
-            try:
-                model = subject.twin(_laid_out(node, tp=tp, pcp=pcp, dp=dp, dcp=dcp))
-            except Refused:
-                continue
-            everywhere, prefill = _crossings(node, tp, pcp, dp, dcp, routed and _exchanges(model))
-            for batch, leaves in ((equal(4, 1, 1024), everywhere), (equal(1, 4096, 4096), everywhere or prefill)):
-                if (Priced.of(model.step_time(batch)).get("nic") > 0) != leaves:
-                    where, name = ("leave" if leaves else "stay on"), ("decodes" if len(batch) > 1 else "a prefill")
-                    widths = f"tp {tp}, pcp {pcp}, dp {dp}, dcp {dcp}"
-                    yield f"{widths}: groups {where} nodes of {node}, {name} say otherwise"
-
-
-def _exchanges(model: Any) -> bool:
-    parallel = model.deployment().parallel
-    return bool(parallel.enable_expert_parallel) or parallel.dp > 1
-
-
-def _crossings(node: int, tp: int, pcp: int, dp: int, dcp: int, experts: bool) -> tuple[bool, bool]:
-    """Whether a group that decodes use leaves a node of so many GPUs, and whether one of prefills alone does."""
-    ranks = range(tp * pcp * dp)
-    tensor = [ranks[first : first + tp] for first in ranks[::tp]]
-    block = [ranks[first : first + tp * pcp] for first in ranks[:: tp * pcp]]
-    context = [group[first::tp] for group in block for first in range(tp)]
-    shared = context if dcp == pcp else block if pcp > 1 else [ranks[first : first + dcp] for first in ranks[::dcp]]
-    groups = tensor + (shared if dcp > 1 else []) + ([ranks] if experts else [])
-    return _leave(groups, node), _leave(context, node)
-
-
-def _leave(groups: list[range], node: int) -> bool:
-    return any(group[0] // node != group[-1] // node for group in groups)
-
-
-def _laid_out(gpus_per_node: int, **widths: int) -> Callable[[Inputs], None]:
-    def change(documents: Inputs) -> None:
-        documents.scenario.cluster.gpus_per_node = gpus_per_node
-        settle(documents, **widths, dp_local=0, eplb=None)
-
-    return change
-
-
-@_k(
     "K5",
     "A cached token takes its heads, keys and values, at the cache's width, in each layer; a latent one no values.",
-    "12 random geometries of the model's attention, at 8 and 16 bits",
+    "20,000 random geometries of the model's attention, each in a layer of its own, at 8 and 16 bits",
     "1 byte a page",
 )
 def cached_token(subject: Subject) -> Iterator[str]:
-    graph, draw = subject.given.model, random.Random(9)
-    nodes = [node for kind in graph.layer_kinds for node in kind.nodes]
-    attention = [node for node in nodes if node.op == "Attention"]
-    plain = all(node.kind in ("gqa", "mha", "mqa", "mla") and not (node.window or node.role) for node in attention)
-    if graph.caches or subject.drafts or not attention or not plain:
-        raise Skipped("the model has caches of several geometries")
-    if any(node.op == "RecurrentUpdate" for node in nodes):
-        raise Skipped("the model has recurrent layers")
-    counts = Counter(graph.stack.layers())
-    kinds = {kind.id: sum(node.op == "Attention" for node in kind.nodes) for kind in graph.layer_kinds}
-    layers = sum(counts[id] * held for id, held in kinds.items())
-    latent = attention[0].kind == "mla"
-    for _ in range(6):
-        heads, width = draw.choice((1, 2, 4, 8, 16)), draw.choice((64, 96, 128, 192, 256))
-        own = 1 if latent else max(heads // max(subject.pool.parallel.tp, 1), 1)
-        for cache, element in (("bfloat16", 2), ("fp8", 1)):
-            model = subject.twin(_geometry(heads, width, cache))
-            expected = 16 * layers * own * (width if latent else 2 * width) * element
-            if abs((held := model.sequence_variable_bytes(16)) - expected) > 1:
-                what = f"{layers} latents" if latent else f"{layers} layers of {heads} heads"
-                yield f"{what} of {width} in {cache}: 16 tokens hold {held} bytes, not {expected}"
+    nodes = [node for kind in subject.given.model.layer_kinds for node in kind.nodes]
+    plain = [node for node in nodes if node.op == "Attention" and node.kind in ("gqa", "mha", "mqa", "mla")]
+    if not plain:
+        raise Skipped("the model has no full attention")
+    draw, first = random.Random(9), replace(plain[0], window=0, role="")
+    latent, tp = first.kind == "mla", max(subject.pool.parallel.tp, 1)
+    divided = [heads for heads in range(1, 65) if heads % tp == 0 or tp % heads == 0]
+    for cache, element in (("bfloat16", 2), ("fp8", 1)) * 25:
+        drawn = [(1 if latent else draw.choice(divided), draw.randint(33, 600)) for _ in range(400)]
+        elements = sum(width if latent else 2 * max(heads // tp, 1) * width for heads, width in drawn)
+        held = subject.twin(_geometries(first, drawn, cache)).sequence_variable_bytes(16)
+        if abs(held - 16 * elements * element) > 1:
+            shown = ", ".join(f"{heads} of {width}" for heads, width in drawn[:3])
+            expected = 16 * elements * element
+            yield f"{len(drawn)} layers with heads {shown} ... in {cache}: 16 tokens hold {held} bytes, not {expected}"
 
 
-def _geometry(heads: int, width: int, cache: str) -> Callable[[Inputs], None]:
-    """Every attention of so many KV heads and such a head width; of latent ones, the width of the latent."""
+def _geometries(first: Node, drawn: list[tuple[int, int]], cache: str) -> Callable[[Inputs], None]:
+    """Layers of `first`, one for each number of KV heads and width of one; of latent attention, the latent's width."""
 
     def change(documents: Inputs) -> None:
-        for node in (node for kind in documents.model.layer_kinds for node in kind.nodes if node.op == "Attention"):
+        graph = documents.model
+        graph.layer_kinds, graph.caches = [], []
+        for index, (heads, width) in enumerate(drawn):
+            node = replace(first, n_kv=heads, d_h=width, n_q=max(first.n_q, heads))
             if node.kind == "mla":
-                node.n_kv, node.d_h, node.kv_lora_rank, node.qk_rope_head_dim = 1, width, width - 32, 32
-            else:
-                node.n_kv, node.d_h, node.n_q = heads, width, max(node.n_q, heads)
-        settle(documents, cache_dtype=cache, block_size=16, dcp=1)
+                node.kv_lora_rank, node.qk_rope_head_dim = width - 32, 32
+            graph.layer_kinds.append(LayerKind(f"layer_{index}", [node]))
+        graph.stack = Stack(prologue=[kind.id for kind in graph.layer_kinds])
+        settle(documents, cache_dtype=cache, block_size=16, dcp=1, speculative=None)
 
     return change

@@ -81,18 +81,25 @@ def _ranks(subject: Subject) -> int:
 
 
 @_f(
-    "F6", "Replicas of experts raise the total by `eplb_redundant` and leave the weights.", "as many as there are ranks"
+    "F6",
+    "Replicas of experts raise the total by `eplb_redundant` and leave the weights; more of them take more.",
+    "1, 2, 4 and 8 replicas a rank, with expert parallelism, where the experts divide evenly",
 )
 def replicas(subject: Subject) -> Iterator[str]:
-    width = subject.model.resolved().expert_parallel()
-    if width < 2:
-        raise Skipped("experts are not divided over ranks")
-    without = subject.settings(eplb=None).fixed_bytes()
-    fixed = subject.settings(eplb=Eplb(True, width, 1000, 3000)).fixed_bytes()
-    if fixed.weights != without.weights or fixed.total - without.total != fixed.eplb_redundant:
-        yield f"{width} replicas: {fixed}, without: {without}"
-    if fixed.eplb_redundant <= 0:
-        yield f"{width} replicas take {fixed.eplb_redundant} bytes"
+    experts = max((node.experts for kind in subject.given.model.layer_kinds for node in kind.nodes), default=0)
+    without = subject.settings(eplb=None, enable_expert_parallel=True)
+    width, fixed = without.resolved().expert_parallel(), without.fixed_bytes()
+    if width < 2 or not experts or experts % width:
+        raise Skipped("there are no experts that can be divided evenly over ranks")
+    taken = []
+    for each in (1, 2, 4, 8):
+        eplb = Eplb(True, each * width, 1000, 3000)
+        held = subject.settings(eplb=eplb, enable_expert_parallel=True).fixed_bytes()
+        if held.weights != fixed.weights or held.total - fixed.total != held.eplb_redundant:
+            yield f"{eplb.num_redundant_experts} replicas on {width} ranks: {held}, without: {fixed}"
+        taken.append(held.eplb_redundant)
+    if taken != sorted(set(taken)) or taken[0] <= 0:
+        yield f"1, 2, 4 and 8 replicas on each of {width} ranks take {taken} bytes"
 
 
 def _tripled(subject: Subject) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,23 @@ def balances_without_being_asked(right: Any, _: Any) -> Any:
 @fixed("F6", on=EXPERTS)
 def counts_replicas_twice(right: Any, _: Any) -> Any:
     return replace(right, weights=right.weights + right.eplb_redundant)
+
+
+@fixed("F6", on=EXPERTS)
+def holds_one_replica_a_rank_at_most(right: Any, kernel: Any) -> Any:
+    return replace(right, eplb_redundant=right.eplb_redundant // max(_replicas(kernel), 1))
+
+
+@fixed("F6", on=LATENT)
+def counts_second_replicas_as_weights(right: Any, kernel: Any) -> Any:
+    one = right.eplb_redundant // max(_replicas(kernel), 1)
+    return replace(right, weights=right.weights + right.eplb_redundant - one, eplb_redundant=one)
+
+
+def _replicas(kernel: Any) -> int:
+    """Replicas of experts on each rank."""
+    eplb = kernel.deployment().engine.eplb
+    return eplb.num_redundant_experts // kernel.resolved().expert_parallel() if eplb else 0
 
 
 @fixed("F8", on=EXPERTS)
@@ -165,6 +183,17 @@ class KeepsAndMovesTwoTensors(Wrapper):
     def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
         right = self.kernel.pd_transfer_demand(tokens, source, target)
         return replace(right, bytes=2 * right.bytes)
+
+
+@mutant("K5")
+class KeepsHeadsInWholeLines(Wrapper):
+    """Each head padded to 32 elements, which most heads have."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        padded = copy.deepcopy(inputs)
+        for node in (node for kind in padded.model.layer_kinds for node in kind.nodes if node.op == "Attention"):
+            node.d_h = -(-node.d_h // 32) * 32
+        super().__init__(padded)
 
 
 @answering("sequence_variable_bytes", "Q9", on=LATENT)

@@ -8,6 +8,8 @@ from typing import Any
 from pykernel import Batch, Request, StepEstimate
 from pykernel.errors import BatchError
 from pykernel.interface import RESOURCES
+from pykernel.resolve import layout
+from pykernel.resolve.layout import Group
 
 from .making import (
     DENSE,
@@ -275,6 +277,23 @@ def launches_a_fraction_more(values: Any, *_: Any) -> None:
 def takes_every_link_for_nvlink(values: Any, *_: Any) -> None:
     values["nvlink"], values["nic"] = values["nvlink"] + values["nic"], 0
     totalled(values)
+
+
+def _placed_alone(place: Any, width: int, stride: int) -> Group:
+    return replace(_PLACED(place, width, stride), per_node=1)
+
+
+def _placed_densely(place: Any, width: int, stride: int) -> Group:
+    return replace(_PLACED(place, width, stride), per_node=_PLACED(place, width, 1).per_node)
+
+
+_PLACE = "pykernel.resolve.layout._Place.group"
+_PLACED = layout._Place.group
+
+MUTANTS.append(Mutant("takes_ranks_for_one_a_node", Wrapper, ("K4",), DENSE, patches={_PLACE: _placed_alone}))
+MUTANTS.append(
+    Mutant("takes_context_ranks_for_neighbours", Wrapper, ("K4",), LATENT, patches={_PLACE: _placed_densely})
+)
 
 
 @stepped()

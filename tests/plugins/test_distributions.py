@@ -1,9 +1,10 @@
-"""Each distribution under `plugins/` as its users get it: installed it works, and it is gone when it is uninstalled."""
+"""Each distribution under `plugins/`, and that of the plug-ins page: installed it works, uninstalled it is gone."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,17 @@ import pytest
 
 import pykernel
 
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS, PAGE = ROOT / "plugins", ROOT / "docs" / "plugins.md"
 NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml"))
 ENTRY = "copied"
 """An entry point of its own for each, so that a plug-in that is installed here anyway plays no part."""
 
+EXAMPLE = "halved"
+"""The plug-in that the page about plug-ins makes."""
+
 USES = {
+    EXAMPLE: ["price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "halved"],
     "chips": ["price", "chips/example.yaml", "--decode", "8x1024"],
     "python-reference": ["price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "python-reference"],
     "roofline": ["price", "qwen3-14b-h100-tp1", "--decode", "8x1024", "--model", "roofline"],
@@ -43,12 +49,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[*NAMES, EXAMPLE])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of a plug-in's folder, of the plug-in's name, with the entry point renamed."""
+    """A copy of a plug-in's folder, of the plug-in's name, or the files of the page, with the entry point renamed."""
     name: str = request.param
     copy = tmp_path / name
-    shutil.copytree(PLUGINS / name, copy, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
+    if name == EXAMPLE:
+        copy.mkdir()
+        for file, text in re.findall(r"^```\w+ (\S+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+            (copy / file).write_text(text)
+    else:
+        shutil.copytree(PLUGINS / name, copy, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
     project = copy / "pyproject.toml"
     head, _, tail = project.read_text().partition("[project.entry-points.pykernel]\n")
     project.write_text(f"{head}[project.entry-points.pykernel]\n{ENTRY} = {tail.partition('= ')[2]}")

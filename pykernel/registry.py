@@ -20,6 +20,7 @@ import pluggy
 
 from pykernel import builtin
 from pykernel.documents import Inputs, Rules
+from pykernel.documents.inputs import document_problems
 from pykernel.errors import ArgumentError, PluginError, PykernelError
 from pykernel.hooks import KINDS, PROJECT, CostModelEntry, DocumentEntry, Hooks
 from pykernel.interface import CostModel
@@ -114,8 +115,8 @@ class Registry:
     def document(self, kind: str, name: str) -> Any:
         """A copy of the document of a name, the caller's to edit.
 
-        Raises `ArgumentError` for a name that nobody offers, `PluginError` when its plug-in cannot load it or loads
-        something else.
+        Raises `ArgumentError` for a name that nobody offers, `PluginError` when its plug-in cannot load it, or loads
+        something else or a document with errors.
         """
         offer = self.find(kind, name)
         what = f"plug-in {offer.origin}: {_singular(kind)} {name}"
@@ -129,6 +130,9 @@ class Registry:
         own = loaded.engine_version if isinstance(loaded, Rules) else getattr(loaded, "name", "")
         if own != name:
             raise PluginError(f"{what} loads a document that names itself {own!r}; accepted is its name here")
+        errors = [problem for problem in document_problems(loaded) if problem.severity == "error"]
+        if errors:
+            raise PluginError(f"{what}: " + "; ".join(f"{problem.path}: {problem.message}" for problem in errors))
         return loaded
 
 

@@ -101,6 +101,25 @@ def by_path(problem: Problem) -> tuple[Any, ...]:
     return tuple((int(part), "") if index % 2 else (-1, part) for index, part in enumerate(parts))
 
 
+def document_problems(document: Any) -> list[Problem]:
+    """Problems of one document by itself, of any kind that `Inputs` names; none of others."""
+    for cls, prefix, check in _NAMED:
+        if isinstance(document, cls):
+            problems: list[Problem] = []
+            _document(problems, document, cls, prefix, check)
+            return problems
+    return []
+
+
+_NAMED: tuple[tuple[type[Any], str, Callable[[Any, str], list[Problem]]], ...] = (
+    (ModelGraph, "model", graph.check),
+    (Chip, "chip", hardware.check_chip),
+    (Fabric, "fabric", hardware.check_fabric),
+    (StorageTier, "device", storage_tiers.check),
+    (CoefficientSet, "coefficients", coefficient_sets.check),
+)
+
+
 def _document(
     problems: list[Problem], document: Any, cls: type[Any], prefix: str, check: Callable[[Any, str], list[Problem]]
 ) -> bool:

@@ -148,19 +148,28 @@ def test_a_refusal_of_a_factory_passes_as_it_is() -> None:
         found.new("mine", pykernel.open_inputs(SCENARIO))
 
 
-def test_documents_are_copies_of_the_right_kind_and_name() -> None:
+def test_documents_are_sound_copies_of_the_right_kind_and_name() -> None:
     tier = StorageTier("tape", 1.0, 1.0, 1e6)
     entries = [
         DocumentEntry("tape", lambda: tier),
         DocumentEntry("disc", lambda: tier),
         DocumentEntry("chip", lambda: pykernel.open_inputs(SCENARIO).chip),
         DocumentEntry("none", lambda: 1 / 0),
+        DocumentEntry("void", lambda: StorageTier("void", -1.0, 0.0, 5.0)),
+        DocumentEntry("text", lambda: StorageTier("text", "1000", 1.0, 5.0)),  # type: ignore[arg-type]
     ]
     found = build({Origin("mine"): plugin(pykernel_storage_tiers=entries)})
     found.document("storage_tiers", "tape").name = "edited"
     assert found.document("storage_tiers", "tape") == tier
-    for name, reason in {"disc": "names itself 'tape'", "chip": "loads a Chip", "none": "division by zero"}.items():
-        with pytest.raises(PluginError, match=f"mine: storage tier {name} .*{reason}"):
+    reasons = {
+        "disc": "names itself 'tape'",
+        "chip": "loads a Chip",
+        "none": "division by zero",
+        "void": r"read_bandwidth_mb_s: found -1.0; .*write_bandwidth_mb_s: found 0.0",
+        "text": "read_bandwidth_mb_s: found '1000'",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(PluginError, match=f"mine: storage tier {name}.*{reason}"):
             found.document("storage_tiers", name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pykernel.documents import Dbo, Engine, Eplb, Inputs, Parallel, Speculative
 from pykernel.laws.law import ADVICE, MODEL, Skipped, law
-from pykernel.laws.observations import differences, plain, shortened, vector
+from pykernel.laws.observations import plain, shortened, vector
 from pykernel.laws.step import whole
 from pykernel.laws.subject import Subject, rising, settle
 
@@ -274,30 +274,17 @@ def request_kept(subject: Subject) -> Iterator[str]:
             yield f"{name}: allreduce_backend is {engine.allreduce_backend!r} in deployment()"
 
 
-@law("D4", "The model of each pool returns that pool.", sweep="each pool")
+@law("D4", "The model of each pool returns that pool.", sweep="each pool; of one pool, it prefilling and decoding")
 def each_pool(subject: Subject) -> Iterator[str]:
-    documents = subject.given
-    if len(documents.deployment.pools) < 2 or subject.build is None:
-        raise Skipped("the deployment has one pool, or no factory that takes documents was given")
-    for index, pool in enumerate(documents.deployment.pools):
-        one = subject.documents()
-        one.pool = index
-        if plain(subject.build(one).deployment()) != plain(pool):
+    for index, (pool, model) in enumerate(subject.pools):
+        if plain(model.deployment()) != plain(pool):
             yield f"the model of pool {index} returns another pool"
 
 
 @law("D5", "Two pools of other settings answer differently.", standing=ADVICE, sweep="the first two pools")
 def pools_differ(subject: Subject) -> Iterator[str]:
-    documents = subject.given
-    if len(documents.deployment.pools) < 2 or subject.build is None:
-        raise Skipped("the deployment has one pool, or no factory that takes documents was given")
-    first, second = documents.deployment.pools[:2]
+    (first, one), (second, other) = subject.pools[:2]
     if plain(first.parallel) == plain(second.parallel):
         raise Skipped("the pools are laid out alike")
-    models = []
-    for index in (0, 1):
-        one = subject.documents()
-        one.pool = index
-        models.append(vector(subject.build(one), subject.standard))
-    if not list(differences(models[0], models[1])):
+    if vector(one, subject.standard) == vector(other, subject.standard):
         yield "both pools answer alike"

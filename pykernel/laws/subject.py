@@ -12,7 +12,7 @@ from typing import Any
 
 from pykernel import models
 from pykernel.batch import Batch
-from pykernel.documents import Fabric, Inputs, Pool
+from pykernel.documents import Fabric, Inputs, PdTransfer, Pool
 from pykernel.documents.recent import copy_set
 from pykernel.errors import DocumentError, RefusedError
 from pykernel.laws.batches import random_batches, standard_batches
@@ -155,6 +155,20 @@ class Subject:
     def _made(self) -> dict[str, Any]:
         return {}
 
+    @cached_property
+    def pools(self) -> list[tuple[Pool, Any]]:
+        """Each pool of the deployment with its model; of one pool, those of a deployment that has it twice."""
+        documents = self.documents()
+        if self.build is None:
+            raise Skipped("no factory that takes documents was given")
+        if len(documents.deployment.pools) < 2:
+            _handed_over(documents)
+        pools = documents.deployment.pools
+        try:
+            return [(pool, self.build(replace(copied(documents), pool=index))) for index, pool in enumerate(pools)]
+        except (RefusedError, DocumentError) as error:
+            raise Refused(f"a deployment of two pools is refused: {str(error).splitlines()[0]}") from None
+
     def each(self, name: str, values: Iterable[int], **others: Any) -> list[tuple[int, Any]]:
         """Models by one setting, those that can be made. Raises `Skipped` where fewer than two can."""
         made = []
@@ -188,6 +202,15 @@ def settle(documents: Inputs, **values: Any) -> None:
     pool.nodes, cluster.nodes = pool.nodes + missing, cluster.nodes + missing
     if cluster.nodes > 1 and documents.fabric is None:
         documents.fabric, cluster.fabric = Fabric("a fabric", "vendor_spec", 50.0, True), "a fabric"
+
+
+def _handed_over(documents: Inputs) -> None:
+    """Let one pool prefill and another like it decode, on nodes of their own."""
+    (pool,) = documents.deployment.pools
+    documents.deployment.pools = [replace(copy.deepcopy(pool), role=role) for role in ("prefill", "decode")]
+    documents.deployment.pd_transfer = PdTransfer("NixlConnector")
+    documents.scenario.cluster.nodes += pool.nodes
+    settle(documents)
 
 
 def make_subject(model: Any, factory: Callable[..., Any] | str | None = None, inputs: Inputs | None = None) -> Subject:

@@ -145,6 +145,9 @@ class IsAlwaysPoolZero(Wrapper):
         super().__init__(replace(inputs, pool=0))
 
 
+MUTANTS.append(Mutant("prefills_and_decodes_in_pool_zero", IsAlwaysPoolZero, ("D4",), DENSE))
+
+
 @resolving("D3", on=DENSE)
 def overrides_as_if_requested(right: Any, kernel: Any) -> Any:
     value = kernel.deployment().engine.cudagraph_mode or "FULL"

@@ -183,7 +183,7 @@ class NamesLinksByItsPool(Wrapper):
         return replace(right, links=tuple(links))
 
 
-@mutant("X15", on=PAIR)
+@mutant("X15")
 class RatesLinksByItsPool(NamesLinksByItsPool):
     def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
         right = self.kernel.pd_transfer_demand(tokens, source, target)

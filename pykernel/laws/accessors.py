@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -207,6 +208,25 @@ def unset(subject: Subject) -> Iterator[str]:
         named = {override.field.rpartition(".")[2] for override in resolved.overrides}
         if engine.async_scheduling is None and not resolved.async_scheduling and "async_scheduling" not in named:
             yield "asynchronous scheduling is unset and reported off"
+
+
+@law(
+    "R6",
+    "Graph modes are FULL, PIECEWISE or NONE; a step is captured where one of them captures; a decode has a token.",
+    sweep="as deployed, and without graphs",
+)
+def graphs(subject: Subject) -> Iterator[str]:
+    models = {"as deployed": subject.model}
+    with suppress(Skipped):
+        models["without graphs"] = subject.settings(cudagraph_mode="NONE")
+    for name, model in models.items():
+        modes, most, decode = tuple(model.graph_modes()), model.capture_tokens(), model.decode_threshold()
+        if len(modes) != 2 or not set(modes) <= {"FULL", "PIECEWISE", "NONE"}:
+            yield f"{name}: graph_modes() is {modes}"
+        if not whole(most) or most < 0 or (most > 0) != (set(modes) != {"NONE"}):
+            yield f"{name}: capture_tokens() is {most!r} in the modes {modes}"
+        if not whole(decode) or decode < 1:
+            yield f"{name}: decode_threshold() is {decode!r}"
 
 
 @law("D1", "`deployment` is the pool as stated.", sweep="every field")

@@ -18,18 +18,24 @@ from pykernel.laws.subject import Priced, Subject, rising, unbounded
     "B1",
     "The order of requests does not matter. With decode-context ranks, prefills that have a prefix are left out.",
     tolerance="1 ns for each resource",
-    sweep="40 random mixed batches, 5 shuffles each",
+    sweep="random mixed batches of 2 to 41 requests, 5 shuffles each",
 )
 def permutation(subject: Subject) -> Iterator[str]:
     draw = random.Random(3)
-    for _ in range(40):
-        requests = [random_request(draw) for _ in range(draw.randint(2, 48))]
+    for count in range(2, 42):  # the fewest that show it are told of first
+        requests = [random_request(draw) for _ in range(count)]
         if subject.model.decode_context_parallel_width() > 1:
             requests = [request for request in requests if request.scheduled <= THRESHOLD or not request.computed]
         before = subject.price(Batch(requests, decode_threshold=THRESHOLD))
         for _ in range(5):
             draw.shuffle(requests)
-            yield from _differ("a shuffled batch", before, subject.price(Batch(requests, decode_threshold=THRESHOLD)))
+            after = subject.price(Batch(requests, decode_threshold=THRESHOLD))
+            yield from _differ(f"{len(requests)} requests in another order, {_listed(requests)}", before, after)
+
+
+def _listed(requests: list[Request]) -> str:
+    shown = ", ".join(f"{one.scheduled} after {one.computed}" for one in requests[:3])
+    return shown + (", ..." if len(requests) > 3 else "")
 
 
 def _differ(name: str, before: Priced, after: Priced, tolerance: int = 1) -> Iterator[str]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pykernel.documents import Eplb, Inputs
-from pykernel.interface import MemoryBreakdown
+from pykernel.errors import RefusedError
+from pykernel.interface import INT64_MAX, MemoryBreakdown
 from pykernel.laws.law import MODEL, Skipped, law
-from pykernel.laws.observations import observe, others, plain, shortened
+from pykernel.laws.observations import TOKENS, observe, others, plain, shortened
 from pykernel.laws.step import whole
 from pykernel.laws.subject import Subject, rising
 from pykernel.summary import summarize
@@ -213,3 +214,66 @@ def _replicated(subject: Subject) -> list[Any]:
         except Skipped as found:
             reason = found
     raise reason
+
+
+@_f(
+    "F13",
+    "Sequences have what the fixed bytes leave of the budget, in whole blocks; budget and blocks are those asked for.",
+    "as deployed; on parts of 4 TiB, with all of it used, and with blocks of 64 tokens",
+)
+def room(subject: Subject) -> Iterator[str]:
+    fixed, rooms = subject.model.fixed_bytes().total, 0
+    for asked in _ASKED:
+        try:
+            found = subject.model.kv_capacity(**asked)
+        except RefusedError:
+            continue
+        rooms += 1
+        for complaint in _room_complaints(found, fixed, asked, subject.model.decode_context_parallel_width()):
+            yield f"kv_capacity({', '.join(f'{name}={value}' for name, value in asked.items())}): {complaint}"
+    if not rooms:
+        raise Skipped("no sequence fits, whatever is asked")
+
+
+_ASKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"gpu_memory_bytes": 1 << 42},
+    {"gpu_memory_bytes": 1 << 42, "gpu_memory_utilization": 1.0},
+    {"gpu_memory_bytes": 1 << 42, "block_size": 64},
+)
+
+
+def _room_complaints(found: Any, fixed: int, asked: dict[str, Any], ranks: int) -> Iterator[str]:
+    if found.bytes != found.budget_bytes - fixed or not 0 <= found.bytes <= found.budget_bytes <= found.device_bytes:
+        parts = f"{found.device_bytes} bytes, a budget of {found.budget_bytes} and {fixed} fixed ones"
+        yield f"{found.bytes} bytes for sequences, of {parts}"
+    blocks = found.bytes // found.block_bytes if found.block_bytes else 0
+    tokens = blocks * found.block_tokens if found.block_bytes else INT64_MAX
+    if (found.blocks, found.tokens) != (blocks, tokens):
+        yield f"{found.blocks} blocks of {found.block_bytes} bytes and {found.tokens} tokens in {found.bytes} bytes"
+    if found.device_bytes != asked.get("gpu_memory_bytes", found.device_bytes):
+        yield f"device_bytes is {found.device_bytes}"
+    share = asked.get("gpu_memory_utilization", found.budget_bytes / found.device_bytes)
+    if abs(found.budget_bytes - share * found.device_bytes) > 1:
+        yield f"the budget is {found.budget_bytes} bytes"
+    if "block_size" in asked and found.block_tokens not in (asked["block_size"], asked["block_size"] * ranks):
+        yield f"a block holds {found.block_tokens} tokens"
+
+
+@_f(
+    "F14",
+    "A sequence is charged what it grows to and what admission sets aside.",
+    "the `charge` of the room for sequences, over the token grid",
+)
+def charged(subject: Subject) -> Iterator[str]:
+    try:
+        found = subject.model.kv_capacity(gpu_memory_bytes=1 << 42)
+    except RefusedError:
+        raise Skipped("no sequence fits") from None
+    aside = subject.model.sequence_admission_bytes()
+    for tokens in (count for count in TOKENS if count > 0):
+        grown = subject.model.sequence_variable_bytes(tokens)
+        if (charge := found.charge(tokens)) != grown + aside:
+            yield f"{tokens} tokens are charged {charge} bytes; they grow to {grown}, and {aside} are set aside"
+        elif charge and found.sequences(tokens) != found.bytes // charge:
+            yield f"{found.sequences(tokens)} sequences of {tokens} tokens fit in {found.bytes} bytes"

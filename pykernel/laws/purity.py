@@ -9,16 +9,28 @@ import subprocess
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from pykernel.batch import Batch
-from pykernel.interface import RESOURCES, StepEstimate
-from pykernel.laws.batches import THRESHOLD, equal
+from pykernel.interface import RESOURCES, Placement, StepEstimate
+from pykernel.laws.batches import THRESHOLD, equal, rebuilt
 from pykernel.laws.law import ADVICE, Skipped, law
-from pykernel.laws.observations import calls, differences, digest, observe, plain, shortened, vector
+from pykernel.laws.observations import (
+    PLACEMENTS,
+    TOKENS,
+    calls,
+    differences,
+    digest,
+    observe,
+    plain,
+    shortened,
+    vector,
+)
 from pykernel.laws.subject import Subject
 
 _FIELDS = ("scheduled", "computed", "prompt_len", "cached_tokens")
@@ -232,25 +244,60 @@ def into(subject: Subject) -> Iterator[str]:
             yield f"{name}: step_time_into writes {shortened(found)}, step_time returns {shortened(expected)}"
 
 
-@law("P11", "`step_time_many` gives what `step_time` does.", sweep="the standard batches in one call")
+@law(
+    "P11",
+    "`step_time_many` gives what `step_time` does.",
+    sweep="the standard batches in one call, also with another threshold, fewer SMs and pad tokens",
+)
 def many(subject: Subject) -> Iterator[str]:
     if not hasattr(subject.model, "step_time_many"):
         raise Skipped("the model has no step_time_many")
     rows = [list(batch) for _, batch in subject.standard]
-    ends = [0]
-    for requests in rows:
-        ends.append(ends[-1] + len(requests))
+    ends = array("q", accumulate(map(len, rows), initial=0))
     columns = [
         array("q", [getattr(one, name) for requests in rows for one in requests])
         for name in ("scheduled", "computed", "prompt_len")
     ]
-    found = subject.model.step_time_many(array("q", ends), *columns, decode_threshold=THRESHOLD)
-    for index, (name, batch) in enumerate(subject.standard):
-        alone = subject.model.step_time(batch)
-        expected = alone.overlap_ns, alone.no_overlap_ns
-        together = found.overlap_ns[index], found.no_overlap_ns[index]
-        if expected != together:
-            yield f"{name}: overlap and no overlap are {together} among many, {expected} alone"
+    changes: tuple[dict[str, int], ...] = ({}, {"decode_threshold": 1}, {"sm_budget": 66}, {"pad_tokens": 24})
+    for changed in changes:
+        settings = {"decode_threshold": THRESHOLD, **changed}
+        found = subject.model.step_time_many(ends, *columns, **settings)
+        for index, (name, batch) in enumerate(subject.standard):
+            alone = subject.model.step_time(rebuilt(batch, **settings))
+            expected = alone.overlap_ns, alone.no_overlap_ns
+            together = found.overlap_ns[index], found.no_overlap_ns[index]
+            if expected != together:
+                asked = "".join(f", {setting} {value}" for setting, value in changed.items())
+                yield f"{name}{asked}: overlap and no overlap are {together} among many, {expected} alone"
+
+
+@law(
+    "P12",
+    "`sequence_variable_bytes_many` and `pd_transfer_time_many` give what one call for each does.",
+    sweep="the token grid in one call, between all placements",
+)
+def many_sequences(subject: Subject) -> Iterator[str]:
+    model, tokens = subject.model, array("q", TOKENS)
+    pairs: list[tuple[str, str, tuple[Placement, ...]]] = [
+        ("sequence_variable_bytes_many", "sequence_variable_bytes", ())
+    ]
+    pairs += [("pd_transfer_time_many", "pd_transfer_time_ns", ends) for ends in PLACEMENTS.values()]
+    present = [pair for pair in pairs if hasattr(model, pair[0])]
+    if not present:
+        raise Skipped("the model has neither")
+    for name, one, ends in present:
+        together = observe(partial(_listed, getattr(model, name), tokens, ends))
+        alone = observe(partial(_called, getattr(model, one), tokens, ends))
+        if together != alone:
+            yield f"{name}: {shortened(together)}, one by one {shortened(alone)}"
+
+
+def _listed(call: Callable[..., Any], tokens: array[int], ends: tuple[Placement, ...]) -> list[int]:
+    return list(call(tokens, *ends))
+
+
+def _called(call: Callable[..., Any], tokens: array[int], ends: tuple[Placement, ...]) -> list[int]:
+    return [call(count, *ends) for count in tokens]
 
 
 @law(

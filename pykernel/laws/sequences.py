@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from pykernel.interface import INT64_MAX
 from pykernel.laws.law import MODEL, Skipped, law
 from pykernel.laws.observations import HANDOFF_TOKENS, PLACEMENTS, TOKENS
 from pykernel.laws.step import whole
@@ -231,3 +232,20 @@ def handoff_is_cache(subject: Subject) -> Iterator[str]:
         moved = subject.model.pd_transfer_demand(tokens, *PLACEMENTS["two racks"]).bytes
         if not held(tokens) - page < moved <= held(tokens):
             yield f"{tokens} tokens hold {held(tokens)} bytes and move {moved}"
+
+
+@of_sequences(
+    "Q14",
+    "`max_tokens_for` is the longest sequence that fits, as its growing part counts.",
+    "no bytes, and those of 1 to 131,072 tokens, with a byte less and more",
+)
+def longest(subject: Subject) -> Iterator[str]:
+    held = subject.model.sequence_variable_bytes
+    for room in sorted({0, *(held(tokens) + more for tokens in (1, 1000, 131072) for more in (-1, 0, 1))} - {-1}):
+        most = subject.model.max_tokens_for(room)
+        if not whole(most) or not 0 <= most <= INT64_MAX:
+            yield f"max_tokens_for({room}) is {most!r}"
+        elif held(most) > room:
+            yield f"max_tokens_for({room}) is {most}, which hold {held(most)}"
+        elif most < INT64_MAX and held(most + 1) <= room:
+            yield f"max_tokens_for({room}) is {most}, and {most + 1} hold {held(most + 1)}"

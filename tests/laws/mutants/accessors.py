@@ -139,6 +139,21 @@ def fills_in_defaults(kernel: Any) -> Any:
     return pool
 
 
+@answering("capture_tokens", "R6")
+def captures_whatever_the_mode(_: Any) -> int:
+    return 512
+
+
+@answering("graph_modes", "R6")
+def modes_have_names_of_their_own(kernel: Any) -> tuple[str, ...]:
+    return tuple(mode.lower() for mode in kernel.graph_modes())
+
+
+@answering("decode_threshold", "R6")
+def takes_nothing_for_a_decode(_: Any) -> int:
+    return 0
+
+
 @mutant("D1", "D4", "D5", on=PAIR)
 class IsAlwaysPoolZero(Wrapper):
     def __init__(self, inputs: Inputs) -> None:

@@ -5,7 +5,7 @@ Each is made of documents as a kernel is, so that the laws can build twins of it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,9 @@ class Wrapper:
 
     def pd_transfer_time_ns(self, tokens: int, source: Placement, target: Placement) -> int:
         return int(self.pd_transfer_demand(tokens, source, target).alone_time_ns())
+
+    def pd_transfer_time_many(self, tokens: Iterable[int], source: Placement, target: Placement) -> list[int]:
+        return [self.pd_transfer_time_ns(count, source, target) for count in tokens]
 
     def pd_transfer_demand(self, tokens: int, source: Placement, target: Placement) -> TransferDemand:
         return self.kernel.pd_transfer_demand(tokens, source, target)

@@ -257,3 +257,41 @@ def never_fills_its_window(kernel: Any, computed: int, in_flight: int) -> int:
 @answering("sequence_fixed_bytes", "G8")
 def fixed_bytes_of_the_budget(kernel: Any) -> int:
     return int(kernel.sequence_fixed_bytes()) + int(kernel.deployment().engine.max_num_batched_tokens)
+
+
+@answering("max_tokens_for", "Q14")
+def fits_a_token_more(kernel: Any, room: int) -> int:
+    return int(kernel.max_tokens_for(room)) + 1
+
+
+def roomy(*laws: str, on: str = DENSE) -> Callable[[Any], Any]:
+    def enter(change: Any) -> Any:
+        model = type("Model", (Wrapper,), {"kv_capacity": lambda self, **asked: change(self.kernel, asked)})
+        MUTANTS.append(Mutant(change.__name__, model, laws, on))
+        return change
+
+    return enter
+
+
+@roomy("F13")
+def leaves_the_fixed_bytes_to_sequences(kernel: Any, asked: dict[str, Any]) -> Any:
+    right = kernel.kv_capacity(**asked)
+    room = right.bytes + kernel.fixed_bytes().total
+    blocks = room // right.block_bytes
+    return replace(right, bytes=room, blocks=blocks, tokens=blocks * right.block_tokens)
+
+
+@roomy("F13")
+def has_one_room_for_all(kernel: Any, _: dict[str, Any]) -> Any:
+    return kernel.kv_capacity()
+
+
+@roomy("F13")
+def counts_blocks_that_do_not_fit(kernel: Any, asked: dict[str, Any]) -> Any:
+    right = kernel.kv_capacity(**asked)
+    return replace(right, blocks=right.blocks + 1, tokens=right.tokens + right.block_tokens)
+
+
+@roomy("F14", on=RECURRENT)
+def admits_for_nothing(kernel: Any, asked: dict[str, Any]) -> Any:
+    return replace(kernel.kv_capacity(**asked), charge=kernel.sequence_variable_bytes)

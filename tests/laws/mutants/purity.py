@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from pykernel import Batch, StepEstimate
+from pykernel import Batch, Placement, StepEstimate
 from pykernel.documents import Inputs
 from pykernel.interface import RESOURCES
 
@@ -129,3 +130,28 @@ class LendsItsOwnList(Wrapper):
 
     def provenance(self) -> Any:
         return self.rows
+
+
+@mutant("P11")
+class PadsNothingAmongMany(Wrapper):
+    def step_time_many(self, *arrays: Any, pad_tokens: int = 0, **settings: Any) -> Any:
+        return self.kernel.step_time_many(*arrays, **settings)
+
+
+@mutant("P11")
+class GivesManyTheWholeChip(Wrapper):
+    def step_time_many(self, *arrays: Any, sm_budget: int = 0, **settings: Any) -> Any:
+        return self.kernel.step_time_many(*arrays, **settings)
+
+
+@mutant("P12")
+class HandsManyOverInProportion(Wrapper):
+    def pd_transfer_time_many(self, tokens: Iterable[int], source: Placement, target: Placement) -> list[int]:
+        one = self.pd_transfer_time_ns(1024, source, target)
+        return [one * count // 1024 for count in tokens]
+
+
+@mutant("P12")
+class RoundsManyDown(Wrapper):
+    def sequence_variable_bytes_many(self, tokens: Any) -> Any:
+        return [self.kernel.sequence_variable_bytes(count // 16 * 16) for count in tokens]

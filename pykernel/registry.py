@@ -20,7 +20,7 @@ import pluggy
 
 from pykernel import builtin
 from pykernel.documents import Inputs, Rules
-from pykernel.documents.inputs import document_problems
+from pykernel.documents.inputs import document_problems, require_valid
 from pykernel.errors import ArgumentError, PluginError, PykernelError
 from pykernel.hooks import KINDS, PROJECT, CostModelEntry, DocumentEntry, Hooks
 from pykernel.interface import CostModel
@@ -95,9 +95,11 @@ class Registry:
     def new(self, name: str, inputs: Inputs) -> CostModel:
         """A cost model of a name. Raises `ArgumentError` for one that nobody offers, `PluginError` for one that fails.
 
-        What it raises of pykernel's own errors, such as `RefusedError`, passes as it is.
+        What it raises of pykernel's own errors, such as `RefusedError`, passes as it is. Documents with errors are a
+        `DocumentError`, and reach no factory.
         """
         offer = self.find("cost_models", name)
+        require_valid(inputs)
         try:
             model = offer.entry.factory(inputs)
         except PykernelError:

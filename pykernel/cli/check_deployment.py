@@ -24,7 +24,8 @@ from pykernel.resolve.disclosures import UNRECORDED
 
 HELP = """\
 Shows of each pool what was asked, what runs, what was overridden and why, what was assumed, the evidence behind its
-price, and every refusal at once. Ends with 1 where anything is refused.
+price, and every refusal at once. Ends with 1 where anything is refused. Refusals and evidence are those of the cost
+model blis; another may refuse less or more, which `pykernel price --model NAME` says.
 """
 
 

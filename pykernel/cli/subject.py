@@ -170,6 +170,8 @@ def basis_lines(report: dict[str, Any]) -> list[str]:
 
 def evidence_line(evidence: dict[str, Any]) -> str:
     """How many entries rest on evidence, by method, and how many do not."""
+    if not evidence["total"]:
+        return "no coefficient is named"
     methods: dict[bool, list[str]] = {True: [], False: []}
     for method, number in evidence["methods"].items():
         methods[method in EVIDENCE_METHODS].append(f"{number} {method}")

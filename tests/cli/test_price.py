@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import pykernel
+from pykernel.cli.subject import evidence_line
 from pykernel.cli.text import milliseconds
 
 Command = Callable[..., Any]
@@ -395,3 +396,7 @@ def test_root_that_is_no_folder_is_named(command: Command, monkeypatch: pytest.M
     command("price", LLAMA, "--decode", "1x10", "--catalog", "nowhere").fails(2, "--catalog", "'nowhere'")
     monkeypatch.setenv("BLIS_REGISTRY", "nowhere")
     command("price", LLAMA, "--decode", "1x10").fails(2, "BLIS_REGISTRY", "'nowhere'")
+
+
+def test_a_model_without_coefficients_says_so() -> None:
+    assert evidence_line({"measured": 0, "total": 0, "methods": {}}) == "no coefficient is named"

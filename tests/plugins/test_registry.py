@@ -148,6 +148,14 @@ def test_a_refusal_of_a_factory_passes_as_it_is() -> None:
         found.new("mine", pykernel.open_inputs(SCENARIO))
 
 
+def test_documents_with_errors_reach_no_factory() -> None:
+    inputs = pykernel.open_inputs(SCENARIO)
+    seen = build({Origin("mine"): plugin(pykernel_cost_models=[CostModelEntry("mine", lambda _: pytest.fail(), "")])})
+    inputs.chip.bw_peak_tbs = -1.0
+    with pytest.raises(DocumentError, match=r"chip\.BwPeakTBs"):
+        seen.new("mine", inputs)
+
+
 def test_documents_are_sound_copies_of_the_right_kind_and_name() -> None:
     tier = StorageTier("tape", 1.0, 1.0, 1e6)
     entries = [

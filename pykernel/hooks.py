@@ -7,6 +7,9 @@ A plug-in is a module (or object) with functions marked `hookimpl`, named by an 
 
 Each hook returns a list of the small frozen records below. Hooks are called once, when a name is first looked up that
 is not pykernel's own; they should be quick and load nothing that they can leave to the record's callable.
+
+In the examples `hardware`, `coefficients` and `graph` are modules of `pykernel.documents`, `rules` is `pykernel.rules`,
+and HERE is the plug-in's folder.
 """
 
 from __future__ import annotations
@@ -79,7 +82,7 @@ class Hooks:
 
         @hookimpl
         def pykernel_chips():
-            return [DocumentEntry("mi300x", lambda: load_chip(HERE / "mi300x.yaml"), "AMD data sheet")]
+            return [DocumentEntry("mi300x", lambda: hardware.load_chip(HERE / "mi300x.yaml"), "AMD data sheet")]
         """
 
     @hookspec
@@ -88,7 +91,7 @@ class Hooks:
 
         @hookimpl
         def pykernel_fabrics():
-            return [DocumentEntry("ib-800g", lambda: load_fabric(HERE / "ib-800g.yaml"), "line rate")]
+            return [DocumentEntry("ib-800g", lambda: hardware.load_fabric(HERE / "ib-800g.yaml"), "line rate")]
         """
 
     @hookspec

@@ -78,8 +78,16 @@ class Steps:
 
     __slots__ = ("columns", "offsets", "settings")
 
-    def __init__(self, offsets: Any, columns: dict[str, Any], settings: dict[str, int]) -> None:
+    def __init__(
+        self, offsets: Any, scheduled: Any, computed: Any, prompt_len: Any, cached_tokens: Any, **settings: int
+    ) -> None:
         self.offsets = column(offsets, "offsets")
+        columns = {
+            "scheduled": scheduled,
+            "computed": computed,
+            "prompt_len": prompt_len,
+            "cached_tokens": cached_tokens,
+        }
         self.columns = {name: column(values, name) for name, values in columns.items() if values is not None}
         self.settings = {name: int64(value, name) for name, value in settings.items()}
         lengths = {name: len(values) for name, values in self.columns.items()}

@@ -341,14 +341,9 @@ class CostModel(ABC):
         """
         from pykernel.estimates import Steps, price_one_by_one
 
-        columns = {
-            "scheduled": scheduled,
-            "computed": computed,
-            "prompt_len": prompt_len,
-            "cached_tokens": cached_tokens,
-        }
         settings = {"decode_threshold": decode_threshold, "sm_budget": sm_budget, "pad_tokens": pad_tokens}
-        return price_one_by_one(self, Steps(offsets, columns, settings))
+        steps = Steps(offsets, scheduled, computed, prompt_len, cached_tokens, **settings)
+        return price_one_by_one(self, steps)
 
     @abstractmethod
     def fixed_bytes(self) -> MemoryBreakdown:

@@ -177,14 +177,9 @@ class Kernel(CMethods):
         pad_tokens: int = 0,
         threads: int = 1,
     ) -> StepEstimates:
-        columns = {
-            "scheduled": scheduled,
-            "computed": computed,
-            "prompt_len": prompt_len,
-            "cached_tokens": cached_tokens,
-        }
         settings = {"decode_threshold": decode_threshold, "sm_budget": sm_budget, "pad_tokens": pad_tokens}
-        return price_many(self._handle, Steps(offsets, columns, settings), threads)
+        steps = Steps(offsets, scheduled, computed, prompt_len, cached_tokens, **settings)
+        return price_many(self._handle, steps, threads)
 
     def explain(self, batch: Batch) -> Explanation:
         """The terms of one step with the work behind each, and the coefficients that each used.

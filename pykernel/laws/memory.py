@@ -81,13 +81,18 @@ def _ranks(subject: Subject) -> int:
     return parallel.tp * max(parallel.dp, 1) * max(parallel.pcp, 1)
 
 
+def _experts(subject: Subject) -> int:
+    """Of the layer that has most; 0 where none has."""
+    return max((node.experts for kind in subject.given.model.layer_kinds for node in kind.nodes), default=0)
+
+
 @_f(
     "F6",
     "Replicas of experts raise the total by `eplb_redundant` and leave the weights; more of them take more.",
     "1, 2, 4 and 8 replicas a rank, with expert parallelism, where the experts divide evenly",
 )
 def replicas(subject: Subject) -> Iterator[str]:
-    experts = max((node.experts for kind in subject.given.model.layer_kinds for node in kind.nodes), default=0)
+    experts = _experts(subject)
     without = subject.settings(eplb=None, enable_expert_parallel=True)
     width, fixed = without.resolved().expert_parallel(), without.fixed_bytes()
     if width < 2 or not experts or experts % width:
@@ -147,12 +152,17 @@ def in_proportion(subject: Subject) -> Iterator[str]:
             yield f"{name} is {after} bytes, and {before} before memory cost three times as much"
 
 
-@_f("F8", "A wider expert group holds no more on the fullest rank.", "data parallelism times 2, 4 and 9")
+@_f(
+    "F8",
+    "A wider expert group holds no more on the fullest rank.",
+    "data parallelism times 2, 4 and 9, with expert parallelism",
+)
 def wider_experts(subject: Subject) -> Iterator[str]:
-    if subject.model.resolved().expert_parallel() < 2:
-        raise Skipped("experts are not divided over ranks")
+    if not _experts(subject):
+        raise Skipped("the model has no experts")
     ranks = max(subject.pool.parallel.dp, 1)
-    made = subject.each("dp", [ranks * times for times in (1, 2, 4, 9)], dp_local=0)
+    widths = [ranks * times for times in (1, 2, 4, 9)]
+    made = subject.each("dp", widths, dp_local=0, eplb=None, enable_expert_parallel=True)
     yield from rising((f"less weights at dp {dp}", -model.fixed_bytes().weights) for dp, model in made)
 
 
@@ -197,7 +207,7 @@ def activations_stay(subject: Subject) -> Iterator[str]:
     tolerance="1e-6 of the weights",
 )
 def halved_experts(subject: Subject) -> Iterator[str]:
-    if not any(node.experts for kind in subject.given.model.layer_kinds for node in kind.nodes):
+    if not _experts(subject):
         raise Skipped("the model has no experts")
     one, two, four = (model.fixed_bytes().weights for model in _replicated(subject))
     if one <= two or abs((one - two) - 2 * (two - four)) > 1e-6 * one:

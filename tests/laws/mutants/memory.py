@@ -79,7 +79,7 @@ def _replicas(kernel: Any) -> int:
     return eplb.num_redundant_experts // kernel.resolved().expert_parallel() if eplb else 0
 
 
-@fixed("F8", on=EXPERTS)
+@fixed("F8", on=LATENT)
 def holds_more_with_more_ranks(right: Any, kernel: Any) -> Any:
     return replace(right, weights=right.weights * kernel.resolved().expert_parallel())
 

@@ -11,12 +11,15 @@ import tempfile
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 from pykernel.batch import Batch
+from pykernel.documents import Inputs
+from pykernel.errors import DocumentError, RefusedError
 from pykernel.interface import RESOURCES, Placement, StepEstimate
 from pykernel.laws.batches import THRESHOLD, equal, rebuilt
 from pykernel.laws.law import ADVICE, Skipped, law
@@ -31,7 +34,7 @@ from pykernel.laws.observations import (
     shortened,
     vector,
 )
-from pykernel.laws.subject import Subject
+from pykernel.laws.subject import Subject, settle
 
 _FIELDS = ("scheduled", "computed", "prompt_len", "cached_tokens")
 
@@ -92,7 +95,12 @@ def twins(subject: Subject) -> Iterator[str]:
         yield from differences(first, vector(subject.again(), batches))
 
 
-@law("P5", "Arguments are not modified.", sweep="the arrays and settings of a batch before and after")
+@law(
+    "P5",
+    "Arguments are not modified.",
+    sweep="the arrays and settings of a batch, and the documents, before and after; those also with settings unset and "
+    "lists turned round",
+)
 def arguments(subject: Subject) -> Iterator[str]:
     columns = [array("q", values) for values in ([3, 1, 900, 2], [500, 9, 0, 4096], [100, 10, 900, 99], [0, 1, 2, 3])]
     batch = Batch.from_arrays(*columns, decode_threshold=THRESHOLD)
@@ -104,6 +112,26 @@ def arguments(subject: Subject) -> Iterator[str]:
             yield f"{name} was {before_column} before the step was priced, and is {list(column)} after it"
     if (batch.decode_threshold, batch.sm_budget, batch.pad_tokens) != (THRESHOLD, 0, 0):
         yield "a setting of the batch changed while it was priced"
+    if subject.build is None or subject.inputs is None:
+        return
+    for unsettled in (False, True):
+        given, kept = subject.documents(), subject.documents()
+        if unsettled:
+            _unsettle(given)
+            _unsettle(kept)
+        with suppress(RefusedError, DocumentError):
+            subject.build(given)
+        for field in fields(given):
+            if plain(getattr(given, field.name)) != plain(getattr(kept, field.name)):
+                yield f"{field.name} of the documents changed when a model was made of them"
+
+
+def _unsettle(documents: Inputs) -> None:
+    """Unset what has a default and turn lists round: the documents given may have been through the model already."""
+    settle(documents, block_size=0, cudagraph_mode="", max_num_batched_tokens=0, max_num_seqs=0, max_model_len=0)
+    documents.storage.reverse()
+    for entries in documents.coefficients:
+        entries.coefficients.reverse()
 
 
 @law(

@@ -105,6 +105,21 @@ class SortsTheCallersRequests(Wrapper):
         return self.kernel.step_time(batch)
 
 
+@mutant("P5")
+class SortsTheCallersCoefficients(Wrapper):
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        inputs.coefficients[0].coefficients.sort(key=lambda entry: entry.value)
+
+
+@mutant("P5")
+class FillsTheCallersDefaultsIn(Wrapper):
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        engine = inputs.deployment.pools[inputs.pool].engine
+        engine.max_num_seqs = engine.max_num_seqs or 256
+
+
 @mutant("P9")
 class LeavesWhatTheEstimateHeld(Wrapper):
     def step_time_into(self, batch: Batch, estimate: StepEstimate) -> None:

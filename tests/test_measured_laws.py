@@ -22,11 +22,15 @@ REGISTRY = Path(pykernel.__file__).parent / "data" / "registry" / "coefficients"
 PART = Part(989.5e12, 3.35e12, 132)
 
 
-def coefficients(part: str, law: str) -> dict[str, float]:
-    """A law's coefficients as the file has them, read as plain YAML."""
+@cache
+def plain_values(part: str) -> dict[str, float]:
+    """A part's coefficients by name as the file has them, read as plain YAML."""
     entries = yaml.safe_load((REGISTRY / f"calibrated-{part}.yaml").read_text())["coefficients"]
-    named = {name: body["value"] for entry in entries for name, body in entry.items()}
-    prefix = f"calibrated.{law}."
+    return {name: body["value"] for entry in entries for name, body in entry.items()}
+
+
+def coefficients(part: str, law: str) -> dict[str, float]:
+    prefix, named = f"calibrated.{law}.", plain_values(part)
     return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 

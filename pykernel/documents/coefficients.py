@@ -33,10 +33,12 @@ class Scope:
     ep: list[int] = field(default_factory=list)
     nodes_spanned: list[int] = field(default_factory=list)
 
-    def identity(self) -> tuple[frozenset[Any], ...]:
+    def dimensions(self) -> tuple[list[Any], ...]:
+        return self.hardware, self.model, self.tp, self.ep, self.nodes_spanned
+
+    def identity(self) -> tuple[Any, ...]:
         """The scope without regard to the order of its lists."""
-        lists = (self.hardware, self.model, self.tp, self.ep, self.nodes_spanned)
-        return tuple(frozenset(values) for values in lists)
+        return tuple(frozenset(values) if values else None for values in self.dimensions())
 
 
 @dataclass
@@ -185,7 +187,7 @@ def _check_entry(findings: Findings, index: int, entry: Coefficient) -> None:
         one_of(findings, f"{at}.method", entry.method, vocabulary.METHODS)
     else:
         _check_method(findings, at, entry, method)
-    if not any(entry.scope.identity()):
+    if not any(entry.scope.dimensions()):
         findings.error(f"{at}.scope", "no dimension is stated; accepted: at least one with a value")
     if entry.ci95 is not None:
         _check_interval(findings, f"{at}.ci95", entry.ci95, entry.value)

@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from pykernel.documents import Chip
-from pykernel.documents.coefficients import Coefficient, load
+from pykernel.documents.coefficients import Coefficient
 from pykernel.documents.hardware import load_chip
+from pykernel.documents.recent import load_set
 from pykernel.documents.repos import Repos
 from pykernel.errors import RefusedError
 from pykernel.interface import CoefficientOrigin
@@ -234,7 +235,7 @@ def _set_path(part: str) -> Path:
 
 def _load_part(part: str) -> PartLaws:
     entries: dict[str, dict[str, Coefficient]] = {}
-    for entry in load(_set_path(part)).coefficients:
+    for entry in load_set(_set_path(part)).coefficients:
         law, parameter = _split(entry.name)
         entries.setdefault(law, {})[parameter] = entry
     return PartLaws(part, _set_path(part).stem, entries)
@@ -250,6 +251,8 @@ def host_constants(engine: str) -> HostConstants:
     """The serving constants of an engine, the same for every part."""
     path = Repos().registry_root() / "coefficients" / f"{HOST_SET}.yaml"
     laws = ("routing", f"host_{engine}")
-    entries = {name: entry for entry in load(path).coefficients for law, name in [_split(entry.name)] if law in laws}
+    entries = {
+        name: entry for entry in load_set(path).coefficients for law, name in [_split(entry.name)] if law in laws
+    }
     origins = tuple(CoefficientOrigin(entry.name, path.stem, entry.method, "unscoped") for entry in entries.values())
     return HostConstants({name: entry.value for name, entry in entries.items()}, origins)

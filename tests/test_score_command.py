@@ -138,11 +138,50 @@ def test_cells_that_may_be_empty_take_what_is_usual(modules: SimpleNamespace, co
     assert (row.dp, row.ep, row.kv, row.budget, row.isl_mean, row.osl_mean) == (1, 1, "auto", 8192, 1000, 11)
 
 
+def test_names_are_the_same_in_any_case(modules: SimpleNamespace, command: Command, tmp_path: Path) -> None:
+    shouted = edited("bf16,h100_sxm,vllm", "BF16,H100_SXM,vLLM", edited("auto", "AUTO"))
+    _, printed, _ = command(ONE, shouted)
+    one, other = modules.rows.read_rows(tmp_path / "rows.csv")
+    assert one == other
+    assert any("2 of    2 rows" in line for line in printed)
+
+
+@pytest.mark.parametrize(
+    ("version", "prepares"),
+    [("0.13.0", False), ("v0.12.1", False), ("0.12+cu128", False), ("0.14rc1", True), ("1.0", True), ("", True),
+     ("nightly-5b8c", True), ("0", True)],
+)  # fmt: skip
+def test_a_step_is_prepared_beside_the_one_before_from_vllm_0_14_on(
+    modules: SimpleNamespace, command: Command, tmp_path: Path, version: str, prepares: bool
+) -> None:
+    assert command(edited("0.18.0", version))[0] == 0
+    assert modules.rows.read_rows(tmp_path / "rows.csv")[0].asynchronous is prepares
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",bf16,", ",w4afp8,", "no precision is known as w4afp8; known are fp8, fp4 and bf16,"),
+        ("auto", "int2", "no cache format is known as int2; known are auto, bf16,"),
+        ("vllm", "tgi", "no host constants of the engine tgi; there are those of sglang, trtllm, vllm"),
+    ],
+)
+def test_a_name_that_means_nothing_is_not_answered(command: Command, old: str, new: str, message: str) -> None:
+    code, printed, _ = command(ONE, edited(old, new))
+    assert code == 0
+    assert "coverage: 50.0% of 2 rows" in printed
+    assert any(f"not answered: 1 rows: {message}" in line for line in printed)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (edited(",4,1,1,1,", ",four,1,1,1,"), "rows.csv:3: column C is 'four'; accepted is a number above 0"),
-        (edited(",4,1,1,1,", ",4.5,1,1,1,"), "rows.csv:3: column C is 4.5; accepted is a whole number above 0"),
+        (edited(",4,1,1,1,", ",4.5,1,1,1,"), "rows.csv:3: column C is 4.5; accepted is a whole number from 1"),
+        (
+            edited(",4,1,1,1,", ",1e12,1,1,1,"),
+            "rows.csv:3: column C is 1e+12; accepted is a whole number from 1 to 4,1",
+        ),
         (edited("100,10", "100,"), "rows.csv:3: column silicon_tpot_ms is empty"),
         (edited("100,10", "100,-1"), "rows.csv:3: column silicon_tpot_ms is '-1'"),
         (edited("100,10", "100,nan"), "rows.csv:3: column silicon_tpot_ms is 'nan'"),

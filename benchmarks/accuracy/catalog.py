@@ -54,7 +54,10 @@ SAME = {
 }
 """Models that share another one's layers."""
 
-WEIGHT_ONLY = {"bf16": "bf16", "fp16": "bf16", "int4": "int4", "w4a16": "int4", "int8": "int8", "w8a16": "int8"}
+WEIGHT_ONLY = {
+    "bf16": "bf16", "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16",
+    "int4": "int4", "w4a16": "int4", "int8": "int8", "w8a16": "int8",
+}  # fmt: skip
 """Formats that a checkpoint is published in rather than quantized to when it is loaded."""
 
 _PUBLICATION = re.compile(

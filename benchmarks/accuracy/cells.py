@@ -9,6 +9,10 @@ from pathlib import Path
 
 from pykernel.errors import ArgumentError
 
+MOST = 1 << 22
+"""The largest whole number of a cell, far above any deployment, prompt or number of clients: a slip of the pen would
+simulate for hours, or not fit memory."""
+
 
 class Cells:
     """One line by column. Cells that may be empty are asked for with what stands for an empty one."""
@@ -38,8 +42,10 @@ class Cells:
 
     def whole(self, name: str, empty: int | None = None) -> int:
         value = self.number(name, empty)
-        if value != int(value):
-            raise ArgumentError(f"{self._where}: column {name} is {value:g}; accepted is a whole number above 0")
+        if value != int(value) or value > MOST:
+            raise ArgumentError(
+                f"{self._where}: column {name} is {value:g}; accepted is a whole number from 1 to {MOST:,}"
+            )
         return int(value)
 
 

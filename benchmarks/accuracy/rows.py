@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from benchmarks.accuracy.catalog import graph_of, part_of
+from benchmarks.accuracy.catalog import WEIGHT_ONLY, graph_of, part_of
 from benchmarks.accuracy.cells import Cells, read_cells
 from pykernel.documents import (
     Cluster,
@@ -23,6 +24,7 @@ from pykernel.documents import (
 from pykernel.documents import coefficients as coefficient_files
 from pykernel.documents.hardware import Fabric, load_fabric
 from pykernel.documents.rules import rules
+from pykernel.errors import ArgumentError
 
 ENGINE_VERSION = "0.29.0"
 """The rules pack that all rows are resolved with; their engines are older."""
@@ -38,6 +40,9 @@ SETS = (
 
 DEFAULT_BUDGET = 8192
 """Tokens of a step where a row states none."""
+
+CACHES = ("auto", "bf16", "bfloat16", "fp16", "float16")
+"""Names of a cache in the model's own 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,8 @@ class Row:
     @property
     def asynchronous(self) -> bool:
         """Whether the engine prepares a step while the one before runs: vLLM since 0.14, and the other two engines."""
-        if self.backend != "vllm" or not self.version or not self.version[0].isdigit():
-            return True
-        return tuple(int(part) for part in self.version.split(".")[:2]) >= (0, 14)
+        release = re.match(r"v?(\d+)\.(\d+)", self.version)
+        return self.backend != "vllm" or not release or (int(release[1]), int(release[2])) >= (0, 14)
 
 
 COLUMNS = (
@@ -118,9 +122,9 @@ def _row(cells: Cells) -> Row:
         id=cells.text("id"),
         split=cells.text("split", ""),
         model=cells.text("model"),
-        precision=cells.text("prec"),
-        system=cells.text("system"),
-        backend=cells.text("backend"),
+        precision=cells.text("prec").lower(),
+        system=cells.text("system").lower(),
+        backend=cells.text("backend").lower(),
         version=cells.text("backend_version", ""),
         source=cells.text("src", ""),
         isl=isl,
@@ -132,7 +136,7 @@ def _row(cells: Cells) -> Row:
         pp=cells.whole("pp", 1),
         dp=cells.whole("dp", 1),
         ep=cells.whole("ep", 1),
-        kv=cells.text("kv", "auto"),
+        kv=cells.text("kv", "auto").lower(),
         budget=cells.whole("mbt", DEFAULT_BUDGET),
         ttft_ms=cells.number("silicon_ttft_ms", math.nan),
         tpot_ms=cells.number("silicon_tpot_ms"),
@@ -143,7 +147,7 @@ def _row(cells: Cells) -> Row:
 
 
 def inputs_of(row: Row) -> Inputs:
-    """The documents of a row's deployment. Raises `ArgumentError` for a part or model that is not known."""
+    """The documents of a row's deployment. Raises `ArgumentError` for a part, model or format that is not known."""
     chip = part_of(row.system)
     model = graph_of(row.model, row.precision)
     per_node = chip.gpus_per_node or 8
@@ -165,7 +169,7 @@ def inputs_of(row: Row) -> Inputs:
     )
     engine = Engine(
         quantization=_quantization(row, model),
-        cache_dtype="fp8" if row.kv.startswith("fp8") else "auto",
+        cache_dtype=_cache_dtype(row),
         max_num_batched_tokens=row.budget,
         async_scheduling=None if row.asynchronous else False,
     )
@@ -177,13 +181,23 @@ def inputs_of(row: Row) -> Inputs:
     )  # fmt: skip
 
 
+def _cache_dtype(row: Row) -> str:
+    if row.kv.startswith("fp8"):
+        return "fp8"
+    if row.kv in CACHES:
+        return "auto"
+    raise ArgumentError(f"no cache format is known as {row.kv}; known are {', '.join(CACHES)} and fp8")
+
+
 def _quantization(row: Row, model: ModelGraph) -> str:
     mixed = any(node.weight_dtype in ("mxfp4", "nvfp4") for kind in model.layer_kinds for node in kind.nodes)
     if row.precision.startswith("fp8"):
         return "" if model.global_.weight_dtype == "fp8" else "fp8"
     if "fp4" in row.precision:
         return "" if mixed or model.global_.weight_dtype == "nvfp4" else "nvfp4"
-    return ""
+    if row.precision in WEIGHT_ONLY:
+        return ""
+    raise ArgumentError(f"no precision is known as {row.precision}; known are fp8, fp4 and {', '.join(WEIGHT_ONLY)}")
 
 
 @cache

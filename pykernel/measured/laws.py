@@ -248,11 +248,15 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def host_constants(engine: str) -> HostConstants:
-    """The serving constants of an engine, the same for every part."""
+    """The serving constants of an engine, the same for every part. Raises `RefusedError` for an engine without any."""
     path = Repos().registry_root() / "coefficients" / f"{HOST_SET}.yaml"
-    laws = ("routing", f"host_{engine}")
-    entries = {
-        name: entry for entry in load_set(path).coefficients for law, name in [_split(entry.name)] if law in laws
-    }
+    laws: dict[str, dict[str, Coefficient]] = {}
+    for entry in load_set(path).coefficients:
+        law, name = _split(entry.name)
+        laws.setdefault(law, {})[name] = entry
+    if f"host_{engine}" not in laws:
+        engines = sorted(law.removeprefix("host_") for law in laws if law.startswith("host_"))
+        raise RefusedError(f"no host constants of the engine {engine}; there are those of {', '.join(engines)}")
+    entries = laws["routing"] | laws[f"host_{engine}"]
     origins = tuple(CoefficientOrigin(entry.name, path.stem, entry.method, "unscoped") for entry in entries.values())
     return HostConstants({name: entry.value for name, entry in entries.items()}, origins)

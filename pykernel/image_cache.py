@@ -18,6 +18,7 @@ from pykernel._native import ffi, lib
 from pykernel._status import library_version
 from pykernel.errors import ArgumentError, ImageError
 from pykernel.kernel import Kernel
+from pykernel.whole_files import write_whole
 
 if TYPE_CHECKING:
     from pykernel.documents import Inputs, Repos
@@ -62,22 +63,11 @@ def open_cached(
     # Read once more, so that the digests are those of what was read even when a file is being edited.
     if type(made) is Kernel and all(files) and open_inputs(path, repos, index) == inputs:
         try:
-            _write(entry, json.dumps(files).encode() + b"\n" + made.to_bytes())
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(entry, json.dumps(files).encode() + b"\n" + made.to_bytes())
         except OSError as error:
             raise ArgumentError(f"the cache {os.fspath(folder)} cannot be written: {error.strerror or error}") from None
     return made
-
-
-def _write(entry: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = entry.with_name(f"{entry.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(entry)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def _files(inputs: Inputs, repos: Repos) -> list[str]:

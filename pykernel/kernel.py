@@ -25,6 +25,7 @@ from pykernel.many import each, price_many
 from pykernel.plan import make_plan
 from pykernel.resolve import resolve
 from pykernel.switches import NEWEST, LawSwitches
+from pykernel.whole_files import write_whole
 
 if not lib.pk_arithmetic_is_exact():
     raise ImportError("pykernel._native was built with fused multiply-add; build it with -ffp-contract=off")
@@ -95,13 +96,9 @@ class Kernel(CMethods):
 
         Raises `ImageError` for a file that cannot be written.
         """
-        target = Path(path)
-        unfinished = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
-            unfinished.write_bytes(self.to_bytes())
-            unfinished.replace(target)
+            write_whole(Path(path), self.to_bytes())
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise ImageError(f"{os.fspath(path)} cannot be written: {error.strerror or error}") from None
 
     def __repr__(self) -> str:

@@ -66,8 +66,8 @@ class _Layout:
 
         def change(documents: Inputs) -> None:
             documents.scenario.cluster.gpus_per_node = self.node
-            settle(documents, tp=self.tp, pcp=self.pcp, dp=self.dp, dcp=self.dcp, dp_local=0)
-            settle(documents, eplb=None, dcp_comm_backend="")
+            widths = {"tp": self.tp, "pcp": self.pcp, "dp": self.dp, "dcp": self.dcp}
+            settle(documents, **widths, dp_local=0, eplb=None, dcp_comm_backend="")
             rate = documents.chip.intra_node_bw_gbps / faster
             documents.fabric = Fabric("a network", "vendor_spec", rate, True)
             documents.scenario.cluster.fabric = "a network"

@@ -160,7 +160,7 @@ def _finish(case: Case, record: Record) -> Resolved:
         context=case.context,
         context_chunk=case.context_chunk,
         decode_threshold=decode_threshold(case),
-        experts=place_experts(case.priced_kinds, engine, layout),
+        experts=place_experts(case.facts.priced_kinds, engine, layout),
         laws=laws,
         memory=resolve_memory(
             case.coefficients, case.chip, engine, layout, case.facts, settings, case.model.global_.hidden_size

@@ -15,7 +15,7 @@ from pykernel.resolve.engine import EngineSettings
 from pykernel.resolve.experts import redundant_experts
 from pykernel.resolve.layout import Layout
 from pykernel.resolve.memory import MemoryNames
-from pykernel.resolve.model_facts import ModelFacts, StackKind
+from pykernel.resolve.model_facts import ModelFacts
 from pykernel.resolve.precision import Precision
 from pykernel.resolve.sparse_backend import SparseChoice
 from pykernel.resolve.sweeps import Sweep
@@ -67,14 +67,9 @@ class Case:
         """Draft tokens of a step."""
         return self.engine.speculative.num_spec_tokens if self.engine.speculative else 0
 
-    @cached_property
-    def priced_kinds(self) -> list[StackKind]:
-        """The layer kinds that a step runs: those of the stack, and of the speculator where it drafts."""
-        return self.facts.priced_kinds
-
     def nodes(self, op: str) -> list[Node]:
         """Every node of one primitive in the layer kinds that a step runs."""
-        return [node for kind in self.priced_kinds for node in kind.nodes(op)]
+        return [node for kind in self.facts.priced_kinds for node in kind.nodes(op)]
 
     @cached_property
     def priced_attentions(self) -> frozenset[str]:
@@ -89,7 +84,7 @@ class Case:
     @cached_property
     def fewest_experts(self) -> int:
         """Routed experts of the layer that has the fewest, replicas included; 0 without routed experts."""
-        counts = [node.experts for kind in self.priced_kinds for node in kind.routed_experts]
+        counts = [node.experts for kind in self.facts.priced_kinds for node in kind.routed_experts]
         return min(counts) + redundant_experts(self.engine) if counts else 0
 
     @cached_property

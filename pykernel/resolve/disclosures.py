@@ -437,7 +437,7 @@ MISSING = (
         "moe_routing_imbalance_median",
         "routed experts",
         "routing is taken as even",
-        lambda case: any(kind.routed_experts for kind in case.priced_kinds),
+        lambda case: any(kind.routed_experts for kind in case.facts.priced_kinds),
     ),
     Missing("host_link_bandwidth", "always", "transfers to storage are not bounded by the host link", _always),
     *(Missing(name, "always", "this host cost is zero", _always) for name in _HOST),

@@ -113,7 +113,7 @@ def lift_laws(case: Case) -> Laws:
         decode=decode,
         prefill=prefill,
         recurrent=_recurrent(coefficients, case.priced_mixers),
-        imbalance=_imbalance(coefficients, case.priced_kinds),
+        imbalance=_imbalance(coefficients, case.facts.priced_kinds),
         collectives={
             (sweep.operation, sweep.group): _collective(coefficients, sweep, case.chip.name) for sweep in case.sweeps
         },

@@ -306,16 +306,16 @@ def test_checkpointed_state_grows_with_the_sequence() -> None:
     assert len(set(steps)) == 1 and drafted.sequence_variable_bytes(16) > steps[0]
 
 
-@pytest.mark.parametrize(
-    ("mixed", "attention", "tp", "block"),
-    [  # worked in vLLM 0.31.0
-        (QWEN3_NEXT, gqa(16, 2, 256), 1, 544),
-        (QWEN3_NEXT, gqa(16, 2, 256), 4, 272),
-        (QWEN3_NEXT, gqa(16, 2, 256), 8, 144),
-        (KIMI_LINEAR, latent(32), 1, 1920),
-        (KIMI_LINEAR, latent(32), 8, 256),
-    ],
+HYBRIDS = (  # worked in vLLM 0.31.0: a mixer, an attention, their tp, the tokens of a block and the bytes of its page
+    (QWEN3_NEXT, gqa(16, 2, 256), 1, 544, 1_114_112),
+    (QWEN3_NEXT, gqa(16, 2, 256), 4, 272, 278_528),
+    (QWEN3_NEXT, gqa(16, 2, 256), 8, 144, 147_456),
+    (KIMI_LINEAR, latent(32), 1, 1920, 2_211_840),
+    (KIMI_LINEAR, latent(32), 8, 256, 294_912),
 )
+
+
+@pytest.mark.parametrize(("mixed", "attention", "tp", "block"), [case[:4] for case in HYBRIDS])
 def test_an_unstated_block_of_a_hybrid_grows_until_it_holds_a_state(
     mixed: Node, attention: Node, tp: int, block: int
 ) -> None:
@@ -329,16 +329,7 @@ def test_an_unstated_block_of_a_hybrid_grows_until_it_holds_a_state(
 
 
 @pytest.mark.parametrize("block", [0, 1, 16])
-@pytest.mark.parametrize(
-    ("mixed", "attention", "tp", "page"),
-    [  # worked in vLLM 0.31.0
-        (QWEN3_NEXT, gqa(16, 2, 256), 1, 1_114_112),
-        (QWEN3_NEXT, gqa(16, 2, 256), 4, 278_528),
-        (QWEN3_NEXT, gqa(16, 2, 256), 8, 147_456),
-        (KIMI_LINEAR, latent(32), 1, 2_211_840),
-        (KIMI_LINEAR, latent(32), 8, 294_912),
-    ],
-)
+@pytest.mark.parametrize(("mixed", "attention", "tp", "page"), [(*case[:3], case[4]) for case in HYBRIDS])
 def test_calibrated_pads_a_state_to_the_page_of_attention(
     mixed: Node, attention: Node, tp: int, page: int, block: int
 ) -> None:
